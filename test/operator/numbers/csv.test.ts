@@ -25,28 +25,26 @@ const SEMICOLONS = ROWS.replaceAll(/[,"]/g, (c) => (c === ',' ? ';' : '')).repla
 /** In a hundred chunks, which end anywhere. */
 const csvOf = (csv: string | Buffer) => [csv, { formats: ['csv'] }, Math.ceil(csv.length / 100)] as const;
 
-describe('a spreadsheet', () => {
-  it.each([
-    ['with a row for each entry', ROWS],
-    ['with a column for each carrier and feature', WIDE],
-    ['with a byte order mark, semicolons and CRLF, as of Excel', `\ufeff${SEMICOLONS.replaceAll('\n', '\r\n')}`],
-    ['with a line that names the delimiter', `\ufeffsep=;\r\n${SEMICOLONS.replaceAll('\n', '\r\n')}`],
-    ['with tabs and CR', SEMICOLONS.replaceAll(';', '\t').replaceAll('\n', '\r')],
-    ['with quotes around every text, as of LibreOffice', SEMICOLONS.replaceAll(/[^;\n]+/g, '"$&"')],
-    ['without an end of the last row, as of Google Sheets', WIDE.replaceAll('\n', '\r\n').trim()],
-    ['with empty rows, and columns without a name', `;;\n\n${SEMICOLONS.replaceAll(/$/gm, '; ;')}\n`],
-    ['without the empty cells at the end of a row', ROWS.replace(/(\n.*\n.*)(\n.*?),+\n$/, '$2$1\n')],
-    ['with its columns in another order', WIDE.replaceAll(/^(.*?),(.*)$/gm, '$2,$1')],
-    ['with columns that are ignored or empty', OPTIONAL.replace('pending.optIn,', 'pending.optIn,x')],
-  ])('is read %s', async (_, csv) => {
-    expect(await run(...csvOf(csv))).toEqual({ numbers: 2, carrierStatuses: 2 });
-    const pending = { carrier: 'Verizon', feature: 'spamRemediation', detailedStatus: 'pending.optIn' };
-    const first = { internal_name: 'Sales, East', reporting_group: 'Control', carrier_statuses: [entry(), pending] };
-    expect(await stored()).toMatchObject([
-      { ...first, phone_number: '+14155550123', business_name: 'Circle Bank', branding_name_long: null },
-      { phone_number: '+14155550124', internal_name: 'Support', reporting_group: null, carrier_statuses: [] },
-    ]);
-  });
+it.each([
+  ['with a row for each entry', ROWS],
+  ['with a column for each carrier and feature', WIDE],
+  ['with a byte order mark, semicolons and CRLF, as of Excel', `\ufeff${SEMICOLONS.replaceAll('\n', '\r\n')}`],
+  ['with a line that names the delimiter', `\ufeffsep=;\r\n${SEMICOLONS.replaceAll('\n', '\r\n')}`],
+  ['with tabs and CR', SEMICOLONS.replaceAll(';', '\t').replaceAll('\n', '\r')],
+  ['with quotes around every text, as of LibreOffice', SEMICOLONS.replaceAll(/[^;\n]+/g, '"$&"')],
+  ['without an end of the last row, as of Google Sheets', WIDE.replaceAll('\n', '\r\n').trim()],
+  ['with empty rows, and columns without a name', `;;\n\n${SEMICOLONS.replaceAll(/$/gm, '; ;')}\n`],
+  ['without the empty cells at the end of a row', ROWS.replace(/(\n.*\n.*)(\n.*?),+\n$/, '$2$1\n')],
+  ['with its columns in another order', WIDE.replaceAll(/^(.*?),(.*)$/gm, '$2,$1')],
+  ['with columns that are ignored or empty', OPTIONAL.replace('pending.optIn,', 'pending.optIn,x')],
+])('a spreadsheet is read %s', async (_, csv) => {
+  expect(await run(...csvOf(csv))).toEqual({ numbers: 2, carrierStatuses: 2 });
+  const pending = { carrier: 'Verizon', feature: 'spamRemediation', detailedStatus: 'pending.optIn' };
+  const first = { internal_name: 'Sales, East', reporting_group: 'Control', carrier_statuses: [entry(), pending] };
+  expect(await stored()).toMatchObject([
+    { ...first, phone_number: '+14155550123', business_name: 'Circle Bank', branding_name_long: null },
+    { phone_number: '+14155550124', internal_name: 'Support', reporting_group: null, carrier_statuses: [] },
+  ]);
 });
 
 /** Returns the spreadsheet with a row for each entry, or a column for each carrier, with some text replaced. */

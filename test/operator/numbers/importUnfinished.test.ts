@@ -32,30 +32,29 @@ import {
 
 useServer();
 
-describe('an import that ends while it reads changes nothing, and', () => {
-  const DISK_ERROR = Object.assign(new Error('EIO: i/o error, read'), { code: 'EIO' });
-  it.each<[string, (pid: number, stop: AbortController) => unknown, number, RegExp]>([
-    [
-      'may be run again if PostgreSQL has canceled it',
-      (pid) => sql`SELECT pg_cancel_backend(${pid})`,
-      75,
-      /the log of PostgreSQL has the error/,
-    ],
-    ['says why its input failed', () => Promise.reject(DISK_ERROR), 1, /^EIO: i\/o error, read\n$/],
-    ['names the signal', (_pid, stop) => stop.abort(new Stopped('SIGTERM')), 143, /^stopped by SIGTERM\n$/],
-  ])('%s', async (_what, end, code, reason) => {
-    const stop = new AbortController();
-    const copying = () => sql`SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY staged%'`;
-    async function* input() {
-      yield Buffer.from(ndjson(file));
-      await until(async () => (await copying()).length === 1, 'the lines are copied');
-      for (const { pid } of await copying()) await end(pid, stop);
-    }
-    const around = { environment: { DATABASE_URL: url }, stop: stop.signal };
-    const ended = await command.run(['import', '-'], Readable.from(input()), around);
-    expect([ended.code, ended.stderr]).toEqual([code, expect.stringMatching(reason)]);
-    expect(await countWritten()).toBe(0);
-  });
+const DISK_ERROR = Object.assign(new Error('EIO: i/o error, read'), { code: 'EIO' });
+
+it.each<[string, (pid: number, stop: AbortController) => unknown, number, RegExp]>([
+  [
+    'may be run again if PostgreSQL has canceled it',
+    (pid) => sql`SELECT pg_cancel_backend(${pid})`,
+    75,
+    /the log of PostgreSQL has the error/,
+  ],
+  ['says why its input failed', () => Promise.reject(DISK_ERROR), 1, /^EIO: i\/o error, read\n$/],
+  ['names the signal', (_pid, stop) => stop.abort(new Stopped('SIGTERM')), 143, /^stopped by SIGTERM\n$/],
+])('an import that ends while it reads changes nothing, and %s', async (_what, end, code, reason) => {
+  const stop = new AbortController();
+  const copying = () => sql`SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY staged%'`;
+  async function* input() {
+    yield Buffer.from(ndjson(file));
+    await until(async () => (await copying()).length === 1, 'the lines are copied');
+    for (const { pid } of await copying()) await end(pid, stop);
+  }
+  const around = { environment: { DATABASE_URL: url }, stop: stop.signal };
+  const ended = await command.run(['import', '-'], Readable.from(input()), around);
+  expect([ended.code, ended.stderr]).toEqual([code, expect.stringMatching(reason)]);
+  expect(await countWritten()).toBe(0);
 });
 
 describe('an import that ends while writing', () => {
