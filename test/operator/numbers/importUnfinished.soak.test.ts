@@ -8,5 +8,7 @@ it('an import reports how many numbers it imported, and is finished by the same 
 
 it('an import continues after PostgreSQL is stopped and started again', () => expectToContinueAfter('SIGINT'));
 
-it('a check that loses PostgreSQL continues while it finds the numbers', () =>
-  expectCheckToContinue('LOCK TABLE carrier_statuses'));
+it.each([
+  ['finds', 'LOCK TABLE carrier_statuses'],
+  ['derives', 'SELECT FROM branded_phone_numbers FOR UPDATE'],
+])('a check that loses PostgreSQL continues while it %s the numbers', (_verb, lock) => expectCheckToContinue(lock));

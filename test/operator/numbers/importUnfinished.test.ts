@@ -1,6 +1,6 @@
 /**
  * What an import or a delete leaves behind if it ends early, and how the same command finishes it. importUnfinished.soak.test.ts
- * has other signals, and a check at another moment.
+ * has other signals, and checks.
  */
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
@@ -18,7 +18,6 @@ import {
   COUNT,
   command,
   countWritten,
-  expectCheckToContinue,
   expectReport,
   expectSameImportToFinish,
   expectToContinueAfter,
@@ -111,9 +110,6 @@ describe('an import that ends while writing', () => {
 });
 
 it('an import continues after PostgreSQL is killed and started again', () => expectToContinueAfter('SIGKILL'));
-
-it('a check that loses PostgreSQL continues while it derives numbers', () =>
-  expectCheckToContinue('SELECT FROM branded_phone_numbers FOR UPDATE'));
 
 it('a delete that ends while writing says how many numbers it deleted, and is finished with --if-exists', async () => {
   const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
