@@ -5,6 +5,7 @@ import { appendFile, chown, readdir, readFile, rm, stat, writeFile } from 'node:
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
+import { closeDatabase, openDatabase } from '../../support/database.js';
 import {
   fill,
   folder,
@@ -55,6 +56,36 @@ describe('the embedded PostgreSQL', () => {
       current = next;
     }
     await current.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
+  it('is joined only once no other process is about to stop it', async () => {
+    await fill();
+    const first = await openEmbeddedPostgres(folder);
+    const other = openDatabase(first.url);
+    await other.$client`SELECT set_config('application_name', 'branded-phone-numbers leaving', false)`;
+    const opening = openEmbeddedPostgres(folder);
+    const attempts = new Set<number>();
+    await until(async () => {
+      const users = await other.$client`SELECT pid FROM pg_stat_activity WHERE application_name LIKE '%numbers user'`;
+      for (const { pid } of users) attempts.add(pid);
+      return attempts.size > 3;
+    }, 'it tries again');
+    await closeDatabase(other);
+    await (await opening).close();
+    await first.close();
+  });
+
+  it('is stopped by its last process even if another one started it again after it was killed', async () => {
+    await fill();
+    const first = await openEmbeddedPostgres(folder);
+    process.kill((await postmasterPid()) ?? 0, 'SIGKILL');
+    const second = await openEmbeddedPostgres(folder);
+    const sessions = `SELECT FROM pg_stat_activity WHERE application_name = 'branded-phone-numbers user'`;
+    await until(async () => (await query(second.url, sessions)).length === 2, 'the first process has joined it');
+    await second.close();
+    await query(first.url, 'select 1');
+    await first.close();
     expect(await postmasterPid()).toBeUndefined();
   });
 

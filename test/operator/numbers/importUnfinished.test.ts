@@ -1,6 +1,6 @@
 /**
  * What an import or a delete leaves behind if it ends early, and how the same command finishes it. importUnfinished.soak.test.ts
- * has other signals, and checks.
+ * has other signals, and a check that loses PostgreSQL.
  */
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
