@@ -128,8 +128,7 @@ describe('a job', () => {
     const seconds = (sql: Transaction) => sql`CASE WHEN '+10' = ANY (${givenKeys(sql)}) THEN 1 ELSE 0.2 END`;
     const running = runJobs(database.url, 2, keys, seconds);
     const ended = () => other`
-      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-      WHERE wait_event = 'PgSleep' AND xact_start < clock_timestamp() - interval '0.5 s'`;
+      SELECT pg_terminate_backend(pid) FROM ${sleeping()} AND xact_start < clock_timestamp() - interval '0.5 s'`;
     await until(async () => (await ended()).length > 0, 'the session of the long step is ended');
     expect(await running).toEqual([2, keys, []]);
   });
