@@ -5,10 +5,7 @@ import { type Connection, type Transaction, withConnection } from './connection.
 
 /** Milliseconds between looks: until one finds something, which may take several, between the waits of a command; and later. */
 const [PAUSE_MS, LONG_PAUSE_MS] = [200, 5000];
-/** Milliseconds until the first look. */
 const LOOK_AFTER_MS = 1000;
-
-/** The time limit of the queries, in milliseconds. */
 const LIMITS = { statementTimeout: 1000 };
 
 /** What sessions wait for. `event` completes "waiting for"; `blockers` describes what they wait for. */

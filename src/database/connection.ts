@@ -21,7 +21,6 @@ export type Database = ReturnType<typeof drizzle<typeof schema, Driver>>;
 export type Query<T> = (database: Database) => PromiseLike<T>;
 /** The isolation of a transaction: each statement has its own snapshot, or all share one. */
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
-/** Sends statements of one transaction. */
 export type Transaction = Driver;
 
 /** Tells this process from others in `pg_stat_activity`, whose names have 63 bytes; in containers, each is process 1. */
@@ -49,7 +48,6 @@ interface Options extends Limits {
 export class Connection {
   /** Why it can't be used, if it can't: it could not be opened, has broken, or was closed. */
   failure: Error | undefined;
-  /** The number of queries that run. */
   running = 0;
   /** Whether PostgreSQL has responded to a query since it was opened. A pooler may accept a login, and have no connection. */
   hasServed = false;
@@ -67,7 +65,6 @@ export class Connection {
   /** Whether it runs a transaction, and nothing else. */
   #isReserved = false;
   #silenceTimer: NodeJS.Timeout | undefined;
-  /** The settings that each transaction begins with, once they are known. */
   #settings: string | undefined;
 
   /** @throws if the address can't be used, such as for a certificate that is not there */
@@ -127,7 +124,6 @@ export class Connection {
     }, true);
   }
 
-  /** Returns the settings that each transaction begins with. */
   async #readSettings(): Promise<string> {
     this.#settings ??= await settingsOfTransactions(this.#database.$client, this.#options);
     this.hasServed = true;
@@ -152,10 +148,7 @@ export class Connection {
     this.#socket?.destroy(reason);
   }
 
-  /**
-   * Counts a query and watches the server meanwhile.
-   * @param isAlone whether no other query may run meanwhile, and the connection is closed if this one fails
-   */
+  /** @param isAlone whether no other query may run meanwhile, and the connection is closed if this one fails */
   async #run<T>(query: Query<T>, isAlone: boolean): Promise<T> {
     if (this.#isReserved || (isAlone && this.running > 0)) throw new Error('a transaction needs a connection alone');
     this.#isReserved = isAlone;
@@ -175,7 +168,6 @@ export class Connection {
     }
   }
 
-  /** Does what the failure of a query requires: ends the connection, or makes it ready for others. */
   async #endOrReset(cause: Error, isAlone: boolean): Promise<void> {
     const failure = failureOf(cause);
     // After a switch-over, this server is a standby, but the address may lead to the new primary.

@@ -4,7 +4,6 @@ import postgres from 'postgres';
 import type { DatabaseAddress } from '../config/databaseAddress.js';
 import { sessionSettings } from '../config/sessionSettings.js';
 
-/** Sends statements on one connection. */
 export type Driver = ReturnType<typeof createDriver>;
 
 /** Time limits of each statement, in milliseconds, at which PostgreSQL cancels it; 0 for none. */

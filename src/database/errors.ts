@@ -3,10 +3,7 @@ import postgres from 'postgres';
 import { escapeHidden } from '../messages/shown.js';
 import { UserError } from '../userError.js';
 
-/**
- * The database could not be read in time; a retry may help. The message is shown to the client; the cause, if it is known,
- * only to operators.
- */
+/** The database could not be read in time; a retry may help. Clients see the message; only operators see the cause, if known. */
 export class DatabaseUnavailable extends Error {}
 
 /**
@@ -33,15 +30,12 @@ interface Row {
   message?: RegExp;
   /** Only for errors that this function of PostgreSQL reports, whatever the language. */
   routine?: string;
-  /** What the operator has to do. */
   advice?: string;
 }
 
-/** PostgreSQL's code for a connection beyond max_connections. */
+/** Codes of PostgreSQL: for a connection beyond max_connections, a canceled statement, and a lock timeout or a deadlock. */
 export const TOO_MANY_CONNECTIONS = '53300';
-/** PostgreSQL's code for a canceled statement. */
 export const CANCELED = '57014';
-/** PostgreSQL's codes for a lock timeout and a deadlock. */
 export const LOCK_FAILED = /^(55P03|40P01)$/;
 
 /** The first row that fits an error applies. Errors of sockets that no row has are `unreachable`, all others `ours`. */

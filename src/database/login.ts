@@ -2,10 +2,7 @@
 import type { Socket } from 'node:net';
 import { escapeHidden } from '../messages/shown.js';
 
-/**
- * The message SSLRequest, and the server's responses
- * (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-SSL).
- */
+/** SSLRequest and its responses (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-SSL). */
 const TLS_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const [TLS_SUPPORTED, TLS_NOT_SUPPORTED] = ['S', 'N'];
 const NO_TLS = 'does not support TLS, but sslmode in DATABASE_URL requires it';

@@ -16,12 +16,8 @@ const MIGRATION_LOCK = 7_245_983;
 
 /** The longest wait for a lock, in milliseconds: other programs' statements queue behind it. */
 const LOCK_TIMEOUT_MS = 500;
-/**
- * For how long a migration is attempted again, in milliseconds, and how often. In between, the statements run that other
- * programs have queued behind its wait for a lock.
- */
+/** Between the attempts of a migration, the statements run that other programs have queued behind its wait for a lock. */
 const ATTEMPTS = { forMs: 60_000, everyMs: 1000 };
-/** The time limit of each statement of a migration. */
 const LIMITS = { statementTimeout: ATTEMPTS.forMs };
 
 /** The code of our error if only one of the schemas is there. */
@@ -69,7 +65,6 @@ const OUTDATED = `the schema of the database is missing or older than this versi
 /** The reason that no migration helps against. */
 const HIDDEN = 'row-level security hides rows of the database from this service';
 
-/** The schema of a replica is missing or older than this version needs. */
 export class OutdatedReplica extends UserError {
   constructor({ reason, detail }: Obstacle) {
     const cause = detail ? ` (${detail})` : '';

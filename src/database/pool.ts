@@ -2,11 +2,9 @@
 import { type Connection, SILENT } from './connection.js';
 import { codeOf } from './errors.js';
 
-/** Creates a connection that calls `onBroken` when it breaks. */
 export type Connect = (onBroken: (reason: Error) => void) => Connection;
 
 interface Options {
-  /** The most connections. */
   size: number;
   /** Milliseconds from a failed attempt to open a connection to the next one. */
   retryMs: number;
@@ -37,7 +35,6 @@ export class Pool {
     return this.#open.length > 0;
   }
 
-  /** Whether a connection is being opened. */
   get isOpening(): boolean {
     return this.#opening.size > 0;
   }
@@ -73,7 +70,7 @@ export class Pool {
     if (!isFull && !mustWait && !this.#isClosed) this.#latestAttempt = this.#attempt();
   }
 
-  /** Opens a connection and adds it. Never rejects. */
+  /** Never rejects. */
   async #attempt(): Promise<void> {
     try {
       const connection = this.#connect((reason) => this.#remove(connection, reason));

@@ -20,10 +20,7 @@ import { type Connect, Pool } from './pool.js';
 
 /** Milliseconds between checks for reads that can be sent, are late, are no longer needed, or have waited for too long. */
 const CHECK_INTERVAL_MS = 50;
-/**
- * The longest time that a read waits to be sent. If it were rejected at once, its client would retry at once, and rejecting
- * requests would take most of the CPU time.
- */
+/** If a read were rejected at once, its client would retry at once, and rejecting would take most of the CPU time. */
 const QUEUE_WAIT_MS = 500;
 /** The longest time that a read waits for a database that can't be reached, in milliseconds. */
 const OUTAGE_WAIT_MS = 2000;
@@ -43,7 +40,6 @@ export function readsPerConnection(requestMs: number, statementMs: number): numb
   return Math.min(MAX_READS_PER_CONNECTION, Math.max(1, fitting));
 }
 
-/** The members of an AbortSignal that queries use. */
 export type Signal = Pick<AbortSignal, 'throwIfAborted'>;
 
 /** Sends statements that only read; their result is not needed once the signal is aborted. */
@@ -60,9 +56,7 @@ class Read implements Signal {
   readonly #isNeeded: () => boolean;
   #settle!: { resolve(result: unknown): void; reject(reason: Error): void };
   #isSettled = false;
-  /** Whether its query is running. */
   isSent = false;
-  /** Why its connection broke, if it did. */
   brokenBy: Error | undefined;
 
   constructor(query: Query<unknown>, deadline: number, isNeeded: () => boolean) {
@@ -74,17 +68,14 @@ class Read implements Signal {
     });
   }
 
-  /** Whether the result is no longer awaited. */
   get isAbandoned(): boolean {
     return this.#isSettled || !this.#isNeeded();
   }
 
-  /** Returns for how many milliseconds it has waited to be sent, by the time `now`. */
   waitedMs(now: number): number {
     return this.isSent ? 0 : now - this.#waitingSince;
   }
 
-  /** Makes it wait to be sent again, after its connection broke. */
   waitAgain(reason: Error): void {
     this.brokenBy = reason;
     this.isSent = false;
@@ -121,7 +112,6 @@ export class Reader {
    * until the next full garbage collection, because V8 keeps links between the tables that a Set has outgrown.
    */
   readonly #pending: Read[] = [];
-  /** Whether the outage is in the log. */
   #isOutageLogged = false;
 
   /** Creates a reader on at most `size` connections. */
@@ -169,7 +159,6 @@ export class Reader {
     await this.#pool.close(timeout);
   }
 
-  /** Sends the reads whose turn it is. */
   #sendWaiting(): void {
     for (const read of this.#pending) {
       if (read.isSent || read.isAbandoned) continue;
@@ -179,7 +168,7 @@ export class Reader {
     }
   }
 
-  /** Sends a read. Never rejects: a read whose connection breaks waits again. */
+  /** Never rejects: a read whose connection breaks waits again. */
   async #send(read: Read, connection: Connection): Promise<void> {
     try {
       await connection.run((database) => read.send(database));
@@ -202,7 +191,6 @@ export class Reader {
     this.#sendWaiting();
   }
 
-  /** Returns why a read is rejected, if it has waited for too long or is no longer needed. */
   #reasonToReject(read: Read, now: number): Error | undefined {
     const { isConnected, connectedAt, failure } = this.#pool;
     if (now >= read.deadline) {
@@ -229,7 +217,6 @@ export class Reader {
     return new DatabaseUnavailable(message, { cause: outage });
   }
 
-  /** Returns the error of a read whose statement failed because of `reason`. */
   #errorFor(reason: Error): Error {
     if (failureOf(reason) === 'ours') return reason;
     this.#log.warn({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database did not complete a statement');
