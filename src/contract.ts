@@ -41,7 +41,6 @@ export interface ProblemType {
   status: number;
   /** What happened, in words for the problem's page. */
   meaning: string;
-  /** What a client can do about it. */
   advice: string;
 }
 
@@ -104,7 +103,6 @@ function parametersIn(place: Parameter['in']): ReadonlyMap<string, Parameter> {
   );
 }
 
-/** The parameters of the list operation's query. */
 export const parameters = parametersIn('query');
 /** The request headers of the list operation, except those that every operation has, such as `Authorization`. */
 export const requestHeaders = parametersIn('header');

@@ -13,7 +13,6 @@ const MIN_WRITE_BYTES = 16_000;
 const FLUSH_INTERVAL_MS = 100;
 /** Buffered for a slow reader or a full disk: some 12,000 lines, five seconds at full load. Further lines are lost. */
 const MAX_BUFFERED_BYTES = 4_000_000;
-/** How long `flushLog` waits for a slow reader or a full disk. */
 const MAX_FLUSH_MS = 500;
 
 export type Log = Pino.Logger;

@@ -20,14 +20,12 @@ const oneOf = <T extends string>(...values: T[]) =>
     return known;
   });
 
-/** An address that `parse` accepts. */
 const address = (parse: (url: string) => unknown) =>
   makeExactValidator<string>((value) => {
     parse(value);
     return value;
   });
 
-/** The number of proxies in front, or their addresses. */
 const trustedProxies = makeExactValidator<number | string[]>((value) => {
   if (/^[0-9]{1,3}$/.test(value)) return Number(value);
   const proxies = splitList(value);

@@ -8,7 +8,6 @@ import { sessionSettings } from './sessionSettings.js';
 
 /** The scheme, the authority, the path and the query of an address. */
 const ADDRESS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
-/** The parameters that an address may have. */
 const PARAMETERS = [
   ...['host', 'port', 'user', 'password', 'application_name', 'options', 'prepare'],
   'require_auth',
@@ -25,10 +24,7 @@ export type DatabaseAddress = ReturnType<typeof parseDatabaseUrl>;
 
 const addresses = new Map<string, DatabaseAddress>();
 
-/**
- * Returns an address, which is parsed once: the files that it names may be absent or half replaced later.
- * @throws as `parseDatabaseUrl` does
- */
+/** Parses an address once: the files that it names may be absent or half replaced later. @throws as `parseDatabaseUrl` does */
 export function addressOf(url: string): DatabaseAddress {
   const address = addresses.get(url) ?? parseDatabaseUrl(url);
   addresses.set(url, address);
@@ -37,8 +33,7 @@ export function addressOf(url: string): DatabaseAddress {
 
 /**
  * Parses the address of a database.
- * @throws {Error} with a message that continues the name of the setting ("DATABASE_URL must be …"), and repeats no part
- *   of the address
+ * @throws {Error} with a message that continues the setting's name ("DATABASE_URL must be …"), and repeats no part of the address
  */
 export function parseDatabaseUrl(url: string) {
   const [matched, scheme = '', authority = '', path = '', query = ''] = ADDRESS.exec(url) ?? [];
@@ -83,7 +78,6 @@ export function parseDatabaseUrl(url: string) {
   return {
     hostname: host,
     requiresScram,
-    /** How to open TLS connections; undefined if there is no TLS. */
     tls,
     endpoint: isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port },
     /** The address without its user, password and parameters, for output. */

@@ -6,10 +6,7 @@ const INVALID_ADDRESS =
 /** The credentials for the sentinels themselves. */
 const SENTINEL_PARAMETERS = ['sentinelUsername', 'sentinelPassword'];
 
-/**
- * Parses the address of Redis.
- * @throws {Error} with a message that continues the name of the setting, and repeats no part of the address
- */
+/** Parses REDIS_URL. @throws {Error} with a message that continues this name, and repeats no part of the address */
 export function parseRedisUrl(url: string) {
   const { parameters, ...address } = parseAddress(url);
   const known = address.isSentinel ? SENTINEL_PARAMETERS : [];

@@ -1,9 +1,6 @@
 /** The settings of every session of PostgreSQL, which override the defaults of its role and database. */
 
-/**
- * The planner settings of every connection.
- * @public test/support/explain.ts plans with the same settings
- */
+/** @public test/support/explain.ts plans with the same settings */
 export const planningOptions = {
   // The queries are written so that one plan fits all values; planning each execution costs more than it gains.
   plan_cache_mode: 'force_generic_plan',

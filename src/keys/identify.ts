@@ -39,10 +39,7 @@ export interface Identity {
   refusal?: string;
 }
 
-/**
- * Returns the client of a request.
- * @throws {DatabaseUnavailable} if a key can't be looked up until the deadline, by `performance.now()`
- */
+/** @throws {DatabaseUnavailable} if a key can't be looked up until the deadline, by `performance.now()` */
 export type Identify = (request: Request, deadline: number) => Identity | Promise<Identity>;
 
 /** Identifies clients by their address alone. */
@@ -144,7 +141,6 @@ export function prepareFindKeys(recordUse: (ids: string[]) => void = () => {}): 
   };
 }
 
-/** Selects the keys with the given hashes that are not revoked. */
 function selectKeys(database: Database, hashes: string[]) {
   return database
     .select({
@@ -187,7 +183,6 @@ export function prepareRecordUse(url: string): (ids: string[]) => void {
   };
 }
 
-/** Returns a query that records that keys were used today. It skips locked rows. */
 const touchLastUsed = (ids: string[]) => (database: Database) => {
   const unlockedIds = database
     .select({ id: apiKeys.id })

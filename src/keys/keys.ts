@@ -14,7 +14,6 @@ import { UserError } from '../userError.js';
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
 
-/** The days before its expiry in which a key is reported. */
 const EXPIRY_NOTICE_DAYS = 14;
 const expiresSoon = sql<boolean>`(${apiKeys.revokedAt} IS NULL AND ${apiKeys.expiresAt} > now()
   AND ${apiKeys.expiresAt} <= now() + make_interval(days => ${EXPIRY_NOTICE_DAYS}))`;
@@ -37,8 +36,7 @@ const shownColumns = {
 export type ApiKey = Awaited<ReturnType<typeof listApiKeys>>[number];
 
 /**
- * Creates a key.
- * @returns its record and the key itself, which is not stored
+ * Creates a key. Returns its record and the key itself, which is not stored.
  * @throws {UserError} if the name is invalid, or the expiry is in the past
  */
 export async function createApiKey(

@@ -107,12 +107,10 @@ function expectedKind(schema: Schema): string {
   return `a ${title ?? format?.toString().toUpperCase()}, for example ${examples?.[0]}`;
 }
 
-/** Returns that the value of a member does not have the form that its schema requires. */
 function describeMember(schema: Schema): string {
   return isFreeText(schema) ? 'must not contain control characters' : `must be ${expectedKind(schema)}`;
 }
 
-/** Returns that the value of a parameter does not have the form that its schema requires. */
 function describeParameter(schema: Schema, value: unknown): string {
   const text = String(value);
   const form = describeValue(schema, text);

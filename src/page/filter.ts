@@ -3,10 +3,7 @@ import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/
 import type { DetailedStatus, Feature } from '../../generated/types/models/index.js';
 import { isDetailedStatus, type Status } from '../status.js';
 
-/**
- * The members have the names of the contract's parameters. Lists are sorted and have no repeats; null stands for a
- * parameter that the request leaves out.
- */
+/** Named like the contract's parameters; null if the request leaves one out. Lists are sorted and have no repeats. */
 export interface Filter {
   phoneNumber: string | null;
   /** A request names at most one id. `limitToProfiles` may set several, or none if the client may not see that one. */

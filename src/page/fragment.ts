@@ -13,7 +13,6 @@ export interface PageParameters extends Filter {
   isByTerm: boolean;
   /** The phone number that the page follows; '' for the first page. */
   after: string;
-  /** The largest number of items to return. */
   size: number;
 }
 

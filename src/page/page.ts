@@ -94,7 +94,6 @@ export function preparePages({ costPerItem = COST_PER_ITEM, growth = GROWTH } = 
     return page;
   };
 
-  /** Returns the scan that reaches furthest at the same cost. */
   async function chooseDrivingScan(
     client: Client,
     scans: readonly CandidateScan[],
@@ -172,7 +171,6 @@ function prepareStatements() {
       }
     },
 
-    /** Reads the matching numbers among the next `count` numbers of `scan`. */
     readBatch(client: Client, scan: Scan, parameters: BatchParameters): Promise<Part> {
       const hasSeveralAttributes = attributesIn(parameters).length > 1;
       const name = `candidates of ${nameOf(scan)}${hasSeveralAttributes ? ' with several attributes' : ''}`;

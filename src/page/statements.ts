@@ -55,10 +55,7 @@ const isWantedTerm = fragment`(${parameter('feature')} IS NULL OR ${terms.featur
         OR ${terms.status} = ANY (${parameter('status')}) OR ${terms.detailedStatus} = ANY (${parameter('dottedStatus')})
       )`;
 
-/**
- * A filter without carriers uses the terms without a carrier, which are few. The index `terms_by_carrier` finds terms
- * with and without one.
- */
+/** Without carriers, a filter uses the few terms without one. The index `terms_by_carrier` finds terms with and without one. */
 const wantedTerms = fragment`wanted_terms AS MATERIALIZED (
     SELECT ${terms.id} FROM ${terms} WHERE ${parameter('carrier')} IS NULL AND ${terms.carrier} = '' AND ${isWantedTerm}
     UNION ALL
