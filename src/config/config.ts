@@ -147,8 +147,7 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
 
 /** Returns the settings with the passwords in addresses replaced by `***`. */
 export function withoutSecrets(config: Config): Config {
-  const [DATABASE_URL, REDIS_URL] = [hidePasswords(config.DATABASE_URL), hidePasswords(config.REDIS_URL)];
-  return { ...config, DATABASE_URL, REDIS_URL };
+  return { ...config, DATABASE_URL: hidePasswords(config.DATABASE_URL), REDIS_URL: hidePasswords(config.REDIS_URL) };
 }
 
 /** Replaces the passwords in an address, of which an accepted one has no `?` or `@`. */

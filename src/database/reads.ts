@@ -116,8 +116,7 @@ export class Reader {
 
   /** Creates a reader on at most `size` connections. */
   constructor(connect: Connect, size: number, log: Log, metrics: Pick<Metrics, 'setQueries'>) {
-    const onChange = () => this.#sendWaiting();
-    this.#pool = new Pool(connect, { size, retryMs: ATTEMPT_INTERVAL_MS, onChange });
+    this.#pool = new Pool(connect, { size, retryMs: ATTEMPT_INTERVAL_MS, onChange: () => this.#sendWaiting() });
     this.#log = log;
     this.#metrics = metrics;
     // After a stall of this process, responses that have arrived are read before setImmediate runs.

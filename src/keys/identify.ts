@@ -112,10 +112,8 @@ interface KnownKey {
   lookedUpAt: number;
 }
 
-type KnownKeys = ReadonlyMap<string, KnownKey>;
-
 /** Returns the known keys with the given hashes, by their hash. */
-export type FindKeys = (database: Database, hashes: string[]) => Promise<KnownKeys>;
+export type FindKeys = (database: Database, hashes: string[]) => Promise<ReadonlyMap<string, KnownKey>>;
 
 /** The current date in UTC, the time zone of all stored times. */
 const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
@@ -160,7 +158,6 @@ function selectKeys(database: Database, hashes: string[]) {
 
 /** How long uses are not recorded after a failure: each would be an error in the log of a read-only server. */
 const RECORDING_PAUSE_MS = 60_000;
-const RECORDING_LIMITS = { statementTimeout: 1000 };
 
 /**
  * Returns a function that records in the database at `url` that keys were used today, for `keys list`. It ignores calls while it
@@ -175,7 +172,7 @@ export function prepareRecordUse(url: string): (ids: string[]) => void {
     isRecording = true;
     try {
       // On a connection that is then closed: if the table is locked, no connection of pages waits.
-      await withConnection(url, (connection) => connection.run(touchLastUsed(ids)), RECORDING_LIMITS);
+      await withConnection(url, (connection) => connection.run(touchLastUsed(ids)), { statementTimeout: 1000 });
     } catch {
       pausedUntil = performance.now() + RECORDING_PAUSE_MS;
     }

@@ -12,7 +12,6 @@ import { UserError } from '../userError.js';
 
 /** The form of a key, which secret scanners can search for. Anything else is rejected without a look-up. */
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
-const KEY_BYTES = 32;
 
 const EXPIRY_NOTICE_DAYS = 14;
 const expiresSoon = sql<boolean>`(${apiKeys.revokedAt} IS NULL AND ${apiKeys.expiresAt} > now()
@@ -44,7 +43,7 @@ export async function createApiKey(
   name: string,
   { businessProfileIds = null, expiresAt }: { businessProfileIds?: string[] | null; expiresAt?: Date | null } = {},
 ) {
-  const key = `bpn_${randomBytes(KEY_BYTES).toString('base64url')}`;
+  const key = `bpn_${randomBytes(32).toString('base64url')}`;
   const [created] = await database
     .insert(apiKeys)
     .values({ hash: hashOf(key), name, businessProfileIds, expiresAt: expiresAt?.toISOString() ?? null })

@@ -13,7 +13,5 @@ export function decode(text: string): string | undefined {
 export function decodeAgain(value: string): string | undefined {
   // No value has control characters, so a text with `%0A` was not encoded twice.
   const decoded = /%[0-9a-f]{2}/i.test(value) ? decode(value) : undefined;
-  return decoded === undefined || CONTROL_CHARACTER.test(decoded) ? undefined : decoded;
+  return decoded === undefined || /\p{Cc}/u.test(decoded) ? undefined : decoded;
 }
-
-const CONTROL_CHARACTER = /\p{Cc}/u;

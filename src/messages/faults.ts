@@ -8,13 +8,8 @@ import { nearest } from './suggestion.js';
 /** Returns what is wrong with a value. The message continues the name of the parameter, or the path of the member. */
 type Describe = (schema: Schema, value: unknown) => string;
 
-/** The messages for a keyword of JSON Schema. */
-interface Messages {
-  parameter?: Describe;
-  member?: Describe;
-}
-
-const MESSAGES: Record<string, Messages> = {
+/** The messages for each keyword of JSON Schema. */
+const MESSAGES: Record<string, { parameter?: Describe; member?: Describe }> = {
   enum: {
     parameter: (schema, value) => adviseIfEncodedTwice(String(value)) ?? describeChoice(schema, String(value)),
     member(schema, value) {
