@@ -7,7 +7,6 @@ import type { Part } from './staging.js';
 
 const PROFILE_COLUMNS: Columns = { id: 'uuid', business_name: 'text', status: 'text' };
 
-/** Business profiles that are new or changed. */
 export const changedProfiles: Part = {
   noun: 'changed business profile',
   find: (sql) => sql<{ row: Row }[]>`
@@ -35,10 +34,7 @@ export const changedProfiles: Part = {
   ],
 };
 
-/**
- * Returns the condition that an existing number differs from the given one, apart from its entries. An `updated_at`
- * before the number's is ignored, because `updated_at` only moves forward.
- */
+/** An `updated_at` before the number's is ignored, because `updated_at` only moves forward. */
 const numberDiffers = (sql: Transaction) => sql`(
   (number.id, number.business_profile_id, number.created_at)
     <> (coalesce(given.id, number.id), given.business_profile_id, coalesce(given.created_at, number.created_at))
@@ -48,12 +44,10 @@ const numberDiffers = (sql: Transaction) => sql`(
     (given.internal_name, given.branding_name_short, given.branding_name_long, given.reporting_group)
 )`;
 
-/** The entries of `given`, as a table. */
 const entriesOfGiven = (sql: Transaction) => sql`
   unnest(given.carriers, given.features, given.detailed_statuses, given.created_ats)
     AS entry (carrier, feature, detailed_status, created_at)`;
 
-/** The condition that the entry `kept` of an existing number differs from the given `entry`. */
 const entryDiffers = (sql: Transaction) => sql`
   (entry.detailed_status, coalesce(entry.created_at, kept.created_at))
     IS DISTINCT FROM (kept.detailed_status, kept.created_at)`;
@@ -91,10 +85,7 @@ export const changedNumbers: Part = {
   ],
 };
 
-/**
- * Selects the given numbers that exist, or those that do not, as `given`. Looks them up one by one: the plan may have been
- * made when the table was empty, and a join would read the whole table.
- */
+/** Looks the given numbers up one by one: the plan may be from when the table was empty, and a join would read all of it. */
 const givenThat = (sql: Transaction, condition: 'EXISTS' | 'NOT EXISTS') => sql`
   given AS MATERIALIZED (
     SELECT * FROM ${givenRows(sql, NUMBER_COLUMNS)} WHERE ${sql.unsafe(condition)} (
@@ -102,10 +93,7 @@ const givenThat = (sql: Transaction, condition: 'EXISTS' | 'NOT EXISTS') => sql`
     )
   )`;
 
-/**
- * Inserts the numbers that do not exist. Without ON CONFLICT, which would add a fifth to the time: if another program has
- * inserted a row meanwhile, the step fails and is retried.
- */
+/** Without ON CONFLICT, which takes a fifth longer: if another program inserted a row meanwhile, the step is retried. */
 const insertNumbers = (sql: Transaction) => sql`
   WITH ${givenThat(sql, 'NOT EXISTS')}, inserted AS (
     INSERT INTO branded_phone_numbers (
@@ -120,7 +108,6 @@ const insertNumbers = (sql: Transaction) => sql`
   SELECT phone_number, carrier, feature, detailed_status, coalesce(entry.created_at, now())
   FROM given CROSS JOIN ${entriesOfGiven(sql)}`;
 
-/** Updates the numbers that exist: only rows that differ. */
 const updateNumbers = (sql: Transaction) => sql`
   WITH ${givenThat(sql, 'EXISTS')}, existing AS MATERIALIZED (
     SELECT phone_number FROM given

@@ -1,6 +1,4 @@
-/**
- * Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request.
- */
+/** Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request. */
 import { type Transaction, withConnection } from '../../database/connection.js';
 import { retryInOutage } from '../../database/outage.js';
 import { lockToDerive } from './numberLocks.js';
@@ -9,7 +7,6 @@ import { Spool } from './spool.js';
 import { OUTAGE, runSteps, type Steps } from './steps.js';
 
 const MAX_EXAMPLES = 5;
-/** The work of the rows that are read at once. */
 const WORK_AT_ONCE = 1000;
 
 /**
@@ -43,10 +40,7 @@ function add(difference: Difference, phoneNumbers: string[]): void {
   difference.examples = [...difference.examples, ...phoneNumbers].sort().slice(0, MAX_EXAMPLES);
 }
 
-/**
- * Derives all numbers again, in steps, and finds stale postings.
- * @returns the differences, empty if the read model matches its sources
- */
+/** Derives all numbers again, and finds stale postings. @returns the differences: none if the read model matches its sources */
 export async function deriveAll(url: string, options: Options): Promise<Difference[]> {
   const differences = [await examineNumbers(url, options), await examinePostings(url, options)];
   return differences.filter(({ count }) => count > 0);
@@ -142,10 +136,7 @@ const stalePostings: Find = (sql) => sql`
   ) AS given
   ORDER BY phone_number`;
 
-/**
- * Deletes the postings that their number's item does not have now. They are looked up by the primary key, whatever the
- * statistics: no other index has them in order.
- */
+/** Looks the postings up by the primary key, whatever the statistics: no other index has them in order. */
 const deletingPostings: Steps = {
   // The table, since a posting may belong to a number that another transaction is inserting.
   lock: (sql) => [sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE`],

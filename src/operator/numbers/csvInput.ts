@@ -10,11 +10,9 @@ const MAX_ENTRIES = numberSchema.properties?.carrierStatuses?.maxItems as number
 /** Nothing, or what spreadsheets make of a phone number: 14155550123, 1.41556E+10 or 14155550123.0. */
 const NO_PHONE_NUMBER = /^(\d[\d.,]*(E\+?\d+)?)?$/i;
 
-/** The rows of one number. */
 interface NumberRows {
   phoneNumber: string;
   first: Row;
-  /** Its entries, with their lines and columns. */
   entries: { line: number; columns: Header['ofEntries'][number]; members: Record<string, string> }[];
   faults: LineFault[];
 }
@@ -51,7 +49,6 @@ export async function* readCsv(
   if (header && number) yield [givenBy(header, number, toRow)];
 }
 
-/** Adds the entries of a row, and its faults. */
 function addRow(header: Header, { phoneNumber, first, entries, faults }: NumberRows, { line, cells }: Row): void {
   const unnamed = cells.findIndex((cell, i) => cell.trim() !== '' && !header.columns[i]);
   const isBeyondHeader = unnamed >= header.columns.length;
@@ -76,7 +73,6 @@ function addRow(header: Header, { phoneNumber, first, entries, faults }: NumberR
   }
 }
 
-/** Returns the columns of a number, or its faults. */
 function givenBy(header: Header, number: NumberRows, toRow: (number: GivenNumber) => string): Given {
   const { phoneNumber, first, entries, faults } = number;
   const item: Record<string, unknown> = { carrierStatuses: entries.map(({ members }) => members) };

@@ -66,7 +66,6 @@ const rowToDelete = (sql: Transaction) =>
     sql`SELECT count(*) FROM carrier_statuses WHERE phone_number = given.phone_number`,
   );
 
-/** Numbers of the input that exist. */
 const existing: Part = {
   noun: 'number',
   find: (sql) => sql<{ row: Row }[]>`
@@ -86,10 +85,7 @@ const existing: Part = {
   ],
 };
 
-/**
- * Numbers that exist, but are not in the input.
- * @param force whether to delete them even if they are more than half of the numbers that exist
- */
+/** Numbers that exist, but are not in the input. Without `force`, they must not be more than half of those that exist. */
 export const notInInput = (force: boolean): Part => ({
   ...existing,
   verb: 'deleted ',

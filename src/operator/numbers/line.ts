@@ -11,7 +11,6 @@ import { isTime } from './time.js';
 
 type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 
-/** A number of an import. */
 export type GivenNumber = Optional<
   Omit<BrandedPhoneNumber, 'status' | 'carrierStatuses'>,
   'id' | 'createdAt' | 'updatedAt'

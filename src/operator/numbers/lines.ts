@@ -1,10 +1,7 @@
 /** The lines of an input, and their faults. */
 import { cut, escapeHidden } from '../../messages/shown.js';
 
-/**
- * The longest line in bytes: fits any number that the contract allows, with a thousand entries and all characters
- * escaped.
- */
+/** The longest line in bytes: fits any number of the contract, with a thousand entries and all characters escaped. */
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
 export const TOO_LONG = `is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB`;
 
@@ -12,10 +9,8 @@ export const TOO_LONG = `is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB`;
 export const LINES_PER_FILE = 1e12;
 export const fileOf = (line: number) => Math.floor(line / LINES_PER_FILE);
 
-/** The most reasons that the message about a line has. */
 const MAX_REASONS = 5;
 
-/** Has all faults of one line. */
 export class LineError extends Error {
   readonly reasons: readonly string[];
 
@@ -26,7 +21,6 @@ export class LineError extends Error {
   }
 }
 
-/** A reason to reject a line. */
 export interface LineFault {
   /** The place of the line: its number in its file, plus `LINES_PER_FILE` for each file before that. */
   line: number;
@@ -72,7 +66,6 @@ function isBlank(line: Buffer): boolean {
   return line.length <= MAX_LINE_BYTES && line.every((byte) => BLANKS.includes(byte));
 }
 
-/** How to read a line. */
 interface LineReader {
   /** Returns the columns of a line that is not blank, in the text format of COPY. @throws {LineError} */
   rowOf(line: Buffer): string;

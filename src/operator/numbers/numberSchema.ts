@@ -11,9 +11,7 @@ function givenNumberSchema(): Schema {
   return schema;
 }
 
-/**
- * Returns a copy with references resolved, which rejects unknown members and values that this version does not know.
- */
+/** Returns a copy with references resolved, which rejects unknown members and values that this version does not know. */
 function closed(reference: Schema): Schema {
   const found = resolve(reference);
   const schema = { ...resolve<Schema>(found['x-known-values'] ?? found) };

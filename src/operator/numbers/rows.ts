@@ -8,7 +8,6 @@ import type { Transaction } from '../../database/connection.js';
  */
 export type Row = string;
 
-/** Selects rows. */
 export type Find = (sql: Transaction) => PendingQuery<{ row: Row }[]>;
 
 /** The columns of rows of one kind, in order, with their types. */

@@ -10,7 +10,6 @@ import { type Find, type Row, workOf } from './rows.js';
 
 /** Bytes per read, and characters per write. */
 const BLOCK_SIZE = 256 * 1024;
-/** Rows per fetch from PostgreSQL. */
 const ROWS_AT_ONCE = 500;
 
 /**
@@ -41,7 +40,6 @@ export class Spool {
     if (this.#unwritten.length > BLOCK_SIZE) this.#write();
   }
 
-  /** Adds the rows that a query selects. */
   async fill(query: ReturnType<Find>): Promise<void> {
     for await (const rows of query.cursor(ROWS_AT_ONCE)) for (const { row } of rows) this.add(row);
   }

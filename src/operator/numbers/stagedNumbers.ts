@@ -4,7 +4,6 @@ import type { GivenNumber } from './line.js';
 import { type LineFault, MAX_FAULTS } from './lines.js';
 import { inUtc } from './time.js';
 
-/** The columns of a number to write. */
 export const NUMBER_COLUMNS = {
   phone_number: 'text COLLATE "C"',
   id: 'uuid',

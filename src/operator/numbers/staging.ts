@@ -18,13 +18,11 @@ import { runSteps, type Options as StepOptions, type Steps } from './steps.js';
 /** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
 
-/** How to read files, check their lines and write the changes. */
 interface Change {
   /** Reads a file, some of its lines at a time. `start` is the place before its first line. */
   read(file: Readable, start: number): AsyncIterable<Given[]>;
   /** The columns of the temporary table `staged`, which has a row for each line: its number, `line`, then these. */
   columns: Columns & { phone_number: string };
-  /** The columns to ANALYZE. */
   analyzed: readonly string[];
   /** Returns the fault of a repeated phone number, with a reason that fits the format of the input. */
   repeated(fault: LineFault): LineFault;
@@ -51,14 +49,11 @@ export interface Part extends Omit<Steps, 'onWritten'> {
   rejectIfTooMany?(sql: Transaction, rows: number): Promise<void>;
 }
 
-/** A part that is being written. */
 type Running = Part & { spool: Spool; written: number; changed: number };
 
-/** The progress of a change that has checked its input. */
+/** How many numbers a change has written or deleted, and how many it will in all. Known once its input is checked. */
 export interface Progress {
-  /** Numbers written or deleted. */
   written: number;
-  /** Numbers to write or delete in all. */
   toWrite: number;
 }
 
@@ -183,7 +178,6 @@ async function stage(
   }
 }
 
-/** Copies rows into `staged`, and analyzes it. */
 async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: readonly string[]): Promise<void> {
   const stream = await sql`COPY staged FROM STDIN`.writable();
   await pipeline(rows, stream, { end: false }).catch((error) => {
@@ -198,7 +192,6 @@ async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: rea
   await Promise.all([finished, sql`ANALYZE staged (${sql([...analyzed])})`]);
 }
 
-/** Finds lines whose phone number an earlier line has. */
 function repeatedLines(sql: Transaction): Promise<LineFault[]> {
   return sql`
     SELECT line, phone_number AS "phoneNumber", 'phoneNumber is given twice' AS reason, earlier

@@ -53,11 +53,10 @@ export interface Options {
   signal?: AbortSignal | undefined;
 }
 
-/** The target duration of a step in milliseconds. */
+/** The target duration of a step. */
 const STEP_MS = 200;
-/** The time limit of a step in milliseconds. */
 const MAX_STEP_MS = 400;
-/** That of a step of one row, unless it waits for that row. */
+/** The time limit of a step of one row, unless it waits for that row. */
 const MAX_ROW_MS = 15_000;
 /** The work of the first step, and bounds of later ones. */
 const FIRST_WORK = 2500;
@@ -67,14 +66,10 @@ const MIN_WORK = 500;
 const LOCK_TIMEOUT_MS = 100;
 /** The work of postponed rows, which are in memory, above which no new rows are taken. */
 const MAX_POSTPONED_WORK = 5 * MAX_WORK;
-/** Milliseconds without progress after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 3000;
 /** How long the current steps may take after the signal, in milliseconds; halfway, they are canceled. */
 const STOP_MS = 2000;
-/**
- * How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or
- * more).
- */
+/** How long to retry while PostgreSQL restarts or fails over. With Patroni, a failover takes 20 s or more. */
 export const OUTAGE = { forMs: 60_000, everyMs: 250 };
 /** The longest pause after a failure. It is random, so that two programs that collided don't collide again. */
 const PAUSE_MS = 200;
@@ -93,7 +88,6 @@ const CONFLICTS: Readonly<Record<string, number>> = {
   [CANCELED]: 5,
 };
 
-/** Rows to write in one transaction. */
 interface Step {
   rows: Row[];
   conflicts: number;
@@ -103,7 +97,6 @@ interface Step {
 
 const workOfAll = (rows: readonly Row[]) => rows.reduce((sum, row) => sum + workOf(row), 0);
 
-/** The steps that are left: the rows of a spool, and what was postponed. */
 class StepQueue {
   readonly #spool: Spool;
   readonly #postponed: Step[] = [];
