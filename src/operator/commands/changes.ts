@@ -17,7 +17,6 @@ export const jobsOption = () =>
   });
 
 interface Change {
-  /** Whether an input without lines is valid. */
   allowEmpty: boolean;
   /** What each line contains, in the plural, such as `phone numbers`. */
   noun: string;

@@ -27,10 +27,6 @@ export async function runCommand(work: () => Promise<unknown>): Promise<NodeJS.S
   }
 }
 
-/**
- * Returns the exit status of a command that failed with this error: 75 if PostgreSQL was away or could not complete a
- * statement, so that running the command again may help; 128 and the number of a signal; otherwise 1.
- */
 function exitCodeOf(error: unknown): number {
   if (error instanceof Stopped) return 128 + constants.signals[error.signal];
   if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') return PIPE_CLOSED;

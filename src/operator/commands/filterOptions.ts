@@ -22,10 +22,7 @@ export function addFilterOptions(command: Command): void {
   }
 }
 
-/**
- * Returns the filter that a command's options specify.
- * @throws {UserError} with a line for each invalid value
- */
+/** Returns the filter that a command's options specify. @throws {UserError} with a line for each invalid value */
 export async function readFilter(options: Record<string, string[] | undefined>): Promise<Filter> {
   const search = new URLSearchParams(
     filters.flatMap(({ name }) => (options[name] ?? []).map((value): [string, string] => [name, value])),

@@ -92,10 +92,7 @@ interface CreateOptions {
   json?: true;
 }
 
-/**
- * Creates a key and prints it, unless standard output is discarded. Revokes it if it can't be printed, because a key is shown only
- * once.
- */
+/** Creates a key and prints it. Revokes it if it can't be printed, because a key is shown only once. */
 async function create(connection: Connection, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
   if (isDiscarded()) throw new UserError('standard output is closed or discarded, and a key is shown only once');
   const { createApiKey, revokeApiKeys, unknownProfiles } = await import('../../keys/keys.js');

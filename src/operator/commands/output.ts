@@ -11,10 +11,7 @@ export class OutputError extends UserError {}
 // for the log, whose reader may close the pipe.
 process.stdout.on('error', () => {});
 
-/**
- * Writes `text` to standard output. Resolves once it is written.
- * @throws {OutputError} if it was not written, or only in part
- */
+/** Writes `text` to standard output. @throws {OutputError} if it was not written, or only in part */
 export function write(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     writeText(text, (cause) => (cause ? reject(outputError(cause)) : resolve()));
@@ -46,10 +43,7 @@ export function isDiscarded(): boolean {
   return !isTTY && fstatSync(fd).isCharacterDevice();
 }
 
-/**
- * Writes a line about a finished change to standard output or, if that fails, to standard error.
- * @throws {OutputError} if it was not written to standard output
- */
+/** Writes a line about a finished change. @throws {OutputError} if it could only be written to standard error */
 export async function report(line: string): Promise<void> {
   try {
     await write(`${line}\n`);

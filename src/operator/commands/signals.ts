@@ -12,7 +12,6 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
  */
 const SAME_SIGNAL_MS = 300;
 
-/** Why a command ended early. */
 export class Stopped extends Error {
   readonly signal: NodeJS.Signals;
   constructor(signal: NodeJS.Signals) {

@@ -24,7 +24,6 @@ const MAX_SOCKET_PATH_BYTES = process.platform === 'darwin' ? 103 : 107;
 /** Matches failures that a retry may solve: another process was faster, or children of a killed server are running. */
 const TRANSIENT_FAILURE = /postmaster\.pid|shared memory block .* still in use/;
 
-/** A cluster, and what is needed to start its server and connect to it. */
 export interface Cluster {
   /**
    * The folder of `data`, `password`, `log` and the socket, which only its owner can enter. Programs run in it and get
@@ -84,7 +83,6 @@ const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
 
 /**
  * Starts the server, and waits until it is ready. If several processes try this, PostgreSQL's lock file lets one succeed.
- *
  * @param stop stops the server if it is not ready yet; its reason is thrown
  * @returns undefined, or the failure if it may pass soon
  * @throws {UserError} for any other failure
@@ -123,7 +121,6 @@ function lastLines(text: string): string {
 /**
  * Stops the server by a fast shutdown, or, if that takes too long, by an immediate one, after which the next start replays its
  * log. Does not use `pg_ctl stop`, which mistakes a server that another process starts right away for the old one.
- *
  * @param pid the server's process, which the lock file may not name if the folder was moved or deleted
  * @param hurry switches to the immediate shutdown
  */

@@ -50,7 +50,6 @@ export async function openEmbeddedPostgres(
   return {
     /** The URL of its database, valid until `close()`. */
     url: session.url,
-    /** The path of its log. */
     log: cluster.log,
     /** Stops PostgreSQL unless other processes use it. Takes up to 21 s if PostgreSQL hangs. */
     close: leave,

@@ -24,7 +24,6 @@ export interface Programs {
   prefix?: string[];
 }
 
-/** The user `nobody` of Linux. */
 const NOBODY = { uid: 65_534, gid: 65_534 };
 
 /**
@@ -32,7 +31,6 @@ const NOBODY = { uid: 65_534, gid: 65_534 };
  *
  * npm packages cannot contain symbolic links. The package creates links to its libraries in an install script, which npm 12, pnpm
  * and `--ignore-scripts` do not run. So they are created in the folder `links`, which is added to the search path.
- *
  * @throws {UserError} if there are no programs for this system
  * @throws the file system's error if the links can't be created
  */
@@ -107,8 +105,7 @@ export async function withOwner(home: string, programs: Programs): Promise<Progr
 }
 
 /**
- * Runs a program in the folder `cwd`, in a new process group, so that Ctrl-C in the terminal does not reach it.
- * Resolves when it has ended.
+ * Runs a program until it ends, in the folder `cwd` and in a new process group, which Ctrl-C in the terminal does not reach.
  * @param stop interrupts the program (SIGINT); its reason is thrown unless the program succeeds anyway
  * @throws Error with the program's standard error, in English
  */

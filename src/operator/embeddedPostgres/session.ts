@@ -40,7 +40,6 @@ export async function openSession(cluster: Cluster) {
     if (isJoined) setTimeout(() => isJoined && run((sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
   }
   const end = () => connection.close(0);
-  /** The server's process. */
   let pid = Number.NaN;
   /**
    * Returns whether a session has the name, and sets `pid`: if the server was killed, this session may be on a new one. The server
@@ -81,7 +80,6 @@ export async function openSession(cluster: Cluster) {
     throw error;
   }
   return {
-    /** The URL of the database. */
     url: urlOf(cluster, DATABASE),
     /** Marks this process as leaving. Returns PostgreSQL's process if no other one uses it, so that it has to be stopped. */
     async leave(): Promise<number | undefined> {
