@@ -17,9 +17,6 @@ import { UserError } from '../../userError.js';
 import { importFiles } from './import.js';
 import { abortable, type Signals, type Stopped } from './signals.js';
 
-/** Milliseconds between attempts to prepare a database that is not usable yet. */
-const RETRY_INTERVAL_MS = 500;
-
 /**
  * Serves the configured database, once it is usable, until the first signal; with the demo data if `demo` is set.
  * @throws if waiting for the database can't help, such as for a wrong password
@@ -85,7 +82,7 @@ async function prepare(
     return obstacle !== undefined;
   };
   const forMs = Number.POSITIVE_INFINITY;
-  await retryInOutage(attempt, { forMs, everyMs: RETRY_INTERVAL_MS, signal: signals.first, mayPass });
+  await retryInOutage(attempt, { forMs, everyMs: 500, signal: signals.first, mayPass });
 }
 
 const hasNoNumbers = async (database: Database) =>
