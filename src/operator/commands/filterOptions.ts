@@ -32,9 +32,8 @@ export async function readFilter(options: Record<string, string[] | undefined>):
     return (await readQuery(`${operation.path}?${search}`)).filter;
   } catch (error) {
     if (!(error instanceof ProblemError) || !error.problem.errors) throw error;
-    throw new UserError(
-      error.problem.errors.map(({ parameter, detail }) => `${flagOf(parameter)} ${detail}`).join('\n'),
-    );
+    const lines = error.problem.errors.map(({ parameter, detail }) => `${flagOf(parameter)} ${detail}`);
+    throw new UserError(lines.join('\n'));
   }
 }
 

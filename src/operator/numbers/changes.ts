@@ -17,14 +17,10 @@ export const changedProfiles: Part = {
       WHERE profile.id = given.id AND (profile.business_name, profile.status) = (given.business_name, given.status)
     )
     ORDER BY id`,
-  lock: (sql, waits) => [
-    lockGiven(
-      sql,
-      waits,
-      sql`SELECT id FROM business_profiles WHERE id = ANY (${givenKeys(sql)}::uuid[])`,
-      sql`FOR NO KEY UPDATE`,
-    ),
-  ],
+  lock(sql, waits) {
+    const existing = sql`SELECT id FROM business_profiles WHERE id = ANY (${givenKeys(sql)}::uuid[])`;
+    return [lockGiven(sql, waits, existing, sql`FOR NO KEY UPDATE`)];
+  },
   write: (sql) => [
     sql`
       INSERT INTO business_profiles AS profile (id, business_name, status)

@@ -59,12 +59,10 @@ const missing = (sql: Transaction): Promise<LineFault[]> => sql`
   WHERE NOT EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
   ORDER BY line LIMIT ${MAX_FAULTS}`;
 
-const rowToDelete = (sql: Transaction) =>
-  rowOfGiven(
-    sql,
-    { phone_number: 'text' },
-    sql`SELECT count(*) FROM carrier_statuses WHERE phone_number = given.phone_number`,
-  );
+const rowToDelete = (sql: Transaction) => {
+  const entries = sql`SELECT count(*) FROM carrier_statuses WHERE phone_number = given.phone_number`;
+  return rowOfGiven(sql, { phone_number: 'text' }, entries);
+};
 
 const existing: Part = {
   noun: 'number',

@@ -5,14 +5,10 @@ import type { Steps } from './steps.js';
 
 /** Locks numbers and their entries FOR UPDATE, so that no other program can change them or add an entry. */
 export const lockToWrite: Steps['lock'] = (sql, waits) => {
-  const lockEntries = lockGiven(
-    sql,
-    waits,
-    sql`
-      SELECT phone_number, carrier, feature FROM carrier_statuses WHERE phone_number = ANY (${givenKeys(sql)})
-      ORDER BY phone_number, carrier, feature`,
-    sql`FOR UPDATE`,
-  );
+  const entries = sql`
+    SELECT phone_number, carrier, feature FROM carrier_statuses WHERE phone_number = ANY (${givenKeys(sql)})
+    ORDER BY phone_number, carrier, feature`;
+  const lockEntries = lockGiven(sql, waits, entries, sql`FOR UPDATE`);
   return [
     // Waits in the same order as a program that updates an entry: the entry first, then its number.
     ...(waits ? [lockEntries] : []),

@@ -60,16 +60,10 @@ export const lockGiven = (sql: Transaction, waits: boolean, existing: Fragment, 
   FROM busy HAVING count(*) > 0`;
 
 /** Returns a list of SQL expressions or definitions, one for each column. */
-export const listOf = (
-  sql: Transaction,
-  columns: Columns,
-  element: (name: string, type: string, i: number) => string,
-) =>
-  sql.unsafe(
-    Object.entries(columns)
-      .map(([name, type], i) => element(name, type, i))
-      .join(', '),
-  );
+export function listOf(sql: Transaction, columns: Columns, element: (name: string, type: string, i: number) => string) {
+  const elements = Object.entries(columns).map(([name, type], i) => element(name, type, i));
+  return sql.unsafe(elements.join(', '));
+}
 
 /** Returns the key of a row. */
 export function keyOf(row: Row): string {

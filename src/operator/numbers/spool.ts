@@ -87,9 +87,7 @@ function withAdvice<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
-    throw new UserError(
-      `could not write to the temporary folder ${tmpdir()} (${codeOf(error)}): set TMPDIR to another folder`,
-      { cause: error },
-    );
+    const problem = `could not write to the temporary folder ${tmpdir()} (${codeOf(error)})`;
+    throw new UserError(`${problem}: set TMPDIR to another folder`, { cause: error });
   }
 }
