@@ -25,11 +25,9 @@ import { createRateLimit } from './rateLimit/rateLimit.js';
 import { warmUpValidator } from './request/validator.js';
 import { failureLog, refusalLog, requestLog } from './requestLog.js';
 
-/** Seconds that statements have to finish when the service is closed. */
 const CLOSE_TIMEOUT_SECONDS = 1;
 /** The time after which PostgreSQL cancels a page's statement. With ten million numbers in memory, the slowest page takes 33 ms. */
 const STATEMENT_TIMEOUT_MS = 1000;
-/** How long the start waits for the first connection to the database. */
 const WARM_UP_TIMEOUT_MS = 2000;
 
 /** The time limit of counting the keys that expire soon, which a scrape waits for. */

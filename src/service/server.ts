@@ -20,7 +20,6 @@ export async function startService(config: Config, databaseUrl: string, log: Log
   }
   return {
     ...service,
-    /** Its URL, such as `http://127.0.0.1:3000`. */
     url: urlOf(server, config.HOST),
     /** The URL of its metrics; undefined unless METRICS_PORT is set. */
     metricsUrl: operatorServer && urlOf(operatorServer, config.METRICS_HOST),

@@ -26,7 +26,6 @@ const FILES = {
 };
 
 export type Client = keyof typeof FILES;
-/** The languages that have a client. */
 export const clients = Object.keys(FILES) as Client[];
 export const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
 
@@ -70,7 +69,6 @@ export function readPackages(log: Pick<Log, 'warn'>, folder = join(packageFolder
     const [, type] = TYPES.find(([ending]) => ending.test(path)) ?? [];
     if (type) packages.set(path, constantResponse(type, readFileSync(join(folder, path)), VERSION.test(path)));
   };
-  /** Reads a file, or all files in a folder. */
   const read = (path: string, isFolder: boolean): void => {
     try {
       if (!isFolder) return void readFile(path);

@@ -32,7 +32,6 @@ export function missingPage(path: string, detail: string): string {
   return html({ title: 'Not Found', path: path.slice(1), content });
 }
 
-/** Returns the problems of this type among the examples of the contract's responses. */
 function exampleProblems(type: string): Problem[] {
   return [...responses.values()]
     .map(({ content }) => content?.['application/problem+json'])

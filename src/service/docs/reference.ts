@@ -127,7 +127,6 @@ export function queryOf(names: ExampleNames): string {
   return new URLSearchParams(pairs).toString();
 }
 
-/** Returns the parameters of a request with their values. */
 function examplesOf(names: ExampleNames): [name: string, value: unknown][] {
   return Object.entries(names).map(([name, example]) => [name, parameters.get(name)?.examples?.[example]?.value]);
 }

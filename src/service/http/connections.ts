@@ -25,7 +25,6 @@ const IDLE_GRACE_MS = 1000;
 const MAX_HELD_BYTES = 64 * 2 ** 20;
 /** The interval at which they are summed up. For 2,000 connections, that takes a third of a millisecond. */
 const CHECK_INTERVAL_MS = 100;
-/** How long a connection that was ended is read, in milliseconds. */
 const LINGER_MS = 1000;
 
 interface Connection {
@@ -33,7 +32,6 @@ interface Connection {
   state: 'new' | 'busy' | 'idle';
   /** When `state` last changed, in milliseconds of `performance.now()`. */
   changedAt: number;
-  /** Ends the connection once it has no request in progress. */
   end?: () => void;
 }
 
@@ -146,7 +144,6 @@ export class Connections {
   }
 }
 
-/** Returns the bytes of responses that are held for a connection. */
 const heldBytes = (socket: Socket) => (sharing.has(socket) ? 0 : socket.writableLength);
 
 /**

@@ -2,7 +2,6 @@
 import cors from 'cors';
 import type { RequestHandler } from 'express';
 
-/** Seconds for which a browser remembers a preflight. */
 const PREFLIGHT_MAX_AGE_SECONDS = 600;
 /**
  * The longest list of header names that a preflight may have, in bytes: the response repeats it, and all headers of a response

@@ -7,7 +7,6 @@ import { type Config, isLoopback, isPrivate } from '../../config/config.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { problem } from '../problem/problem.js';
 
-/** The most header lines of a request. */
 export const MAX_HEADERS = 100;
 /** The longest Accept-Encoding that is read, in characters; a longer one would take milliseconds, and is ignored. */
 const MAX_ACCEPT_ENCODING = 1000;

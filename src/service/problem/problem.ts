@@ -46,7 +46,6 @@ const MAX_DESCRIBED = contract.components.schemas.Problem?.properties?.errors?.m
 
 /** The faults of a request: all are counted, and the first ones are described. */
 export class Faults {
-  /** The first faults, as the contract's problem lists them. */
   readonly described: Fault[] = [];
   count = 0;
 

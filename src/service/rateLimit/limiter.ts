@@ -63,7 +63,6 @@ export interface Decision {
   remaining: number;
 }
 
-/** A request that is being counted. */
 export interface Count {
   /** Whether the request will probably be allowed, so that its page may be begun. */
   isLikelyAllowed: boolean;
@@ -71,7 +70,6 @@ export interface Count {
   decision: Promise<Decision>;
 }
 
-/** The length of the window for which the limit is set. */
 export const WINDOW_MS = 1000;
 
 /** The window in seconds, the unit of headers. It is also the wait that they name, which is at most a window, rounded up. */
@@ -90,7 +88,6 @@ const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
 /** Client ids used only to probe the store at startup: enough of them that one belongs to each node of a Redis Cluster. */
 const PROBES = Array.from({ length: 16 }, (_, i) => `start ${i}`);
-/** The interval at which the same failure of the store is logged again. */
 const LOG_INTERVAL_MS = 60_000;
 
 /** Allows each client a number of requests in any window. */
@@ -144,7 +141,6 @@ export class RateLimiter {
     return count;
   }
 
-  /** Returns the limit's response headers. */
   headersOf({ remaining }: Decision): Record<string, string> {
     return {
       'RateLimit-Policy': `"default";q=${this.#points};w=${WINDOW_SECONDS}`,
@@ -193,7 +189,6 @@ export class RateLimiter {
     }
   }
 
-  /** Counts a request in the store, within the store's time limit. */
   async #consume(client: string): Promise<RateLimiterRes> {
     const result = await withTimeLimit(this.#store.consume(client));
     if (this.#failedAt !== undefined) this.#noteReturn(this.#failedAt);

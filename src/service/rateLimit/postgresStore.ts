@@ -12,13 +12,11 @@ import { Pool } from '../../database/pool.js';
 import { UserError } from '../../userError.js';
 import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError, WINDOW_MS } from './limiter.js';
 
-/** Milliseconds between sweeps, which remove idle clients. */
 const SWEEP_INTERVAL_MS = 60_000;
 /** Rows that a statement of a sweep reads, so that it stays below its time limit however many clients there are. */
 const SWEEP_BATCH = 200;
 /** Milliseconds between attempts to open a connection, or to find a server that is not read-only. */
 const RETRY_MS = 1000;
-/** Seconds that running statements have to finish when the store is closed. */
 const CLOSE_TIMEOUT_SECONDS = 1;
 
 /** Opens the store for a limit of `points` requests in a window, in a migrated database. */
@@ -83,10 +81,8 @@ ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
 RETURNING client, counted AS granted, cardinality(requests) AS total,
   extract(epoch FROM requests[1] + interval '1s' - clock_timestamp())::float8 * 1000 AS "waitMs"`;
 
-/** A row that COUNT returns. */
 interface CountedRow {
   client: string;
-  /** How many of the client's requests were counted. */
   granted: number;
   /** How many requests the client's last second has now. */
   total: number;
@@ -168,7 +164,6 @@ WITH batch AS (
 )
 SELECT max(client) AS last FROM batch`;
 
-/** The row that SWEEP returns. */
 interface Swept {
   last: string | null;
 }

@@ -27,7 +27,6 @@ export function createRateLimit(
 
 const ALLOWED: Decision = { allowed: true, remaining: Number.POSITIVE_INFINITY };
 
-/** Used if RATE_LIMIT_PER_SECOND is 0: allows every request. */
 const unlimited: RateLimit = {
   count: () => ({ isLikelyAllowed: true, decision: Promise.resolve(ALLOWED) }),
   headersOf: () => ({}),

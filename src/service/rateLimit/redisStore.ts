@@ -129,7 +129,6 @@ export function openRedisStore(url: string, points: number): LimitStore {
   };
 }
 
-/** Redis with the script COUNT as a command. */
 type CountingRedis = (Redis | Cluster) & {
   count(key: string, limit: number, window: number): Promise<[consumed: number, waitUs: number]>;
 };

@@ -16,7 +16,6 @@ import { Faults, invalidCursor, invalidRequest } from '../problem/problem.js';
 import { type Cursor, decodeCursor } from './cursor.js';
 import { type Finding, type ValidParameters, validate } from './validator.js';
 
-/** The query of a valid request. */
 export interface ListQuery extends Selection {
   /** The phone number after which the page begins; '' for the first page. */
   after: string;
@@ -87,7 +86,6 @@ function searchOf(parameters: ValidParameters): string {
   return String(search);
 }
 
-/** Adds the validator's findings about `values` to `faults`. */
 function addFindings(findings: readonly Finding[], values: Values, faults: Faults): void {
   for (const { path, errorCode = '' } of findings) {
     // `path` is such as `/query/status/1`, `errorCode` such as `enum.openapi.validation`.

@@ -72,7 +72,7 @@ class QueryRequest extends IncomingMessage {
   path: string = operation.path;
   baseUrl = '';
   params = {};
-  /** The query's values. The validator adds defaults, and replaces digits by numbers. */
+  /** The validator adds defaults, and replaces digits by numbers. */
   query: Record<string, unknown>;
 
   constructor(query: Record<string, unknown>) {
