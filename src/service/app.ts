@@ -137,10 +137,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       await Promise.all([rateLimit.warmUp(), ...readers.map(warmUp)]);
       obstacle = undefined;
     },
-    /**
-     * Stops the service: serves for another `delay` seconds, unready, then finishes the running requests, which takes at most
-     * REQUEST_TIMEOUT_SECONDS + 1.5 s.
-     */
+    /** Serves for another `delay` seconds, unready, then finishes running requests within REQUEST_TIMEOUT_SECONDS + 1.5 s. */
     async close(delay = 0) {
       isStopping = true;
       await sleep(delay * 1000);

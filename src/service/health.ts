@@ -44,10 +44,7 @@ export function prepareReadiness({ reader, fallback, obstacle }: Checks): CheckR
   return async () => obstacle() ?? joinCheck();
 }
 
-/**
- * Returns the routes `/healthz` and `/readyz`.
- * @param forOperators whether they include the version, and PostgreSQL's messages, which name tables and users
- */
+/** Returns `/healthz` and `/readyz`; `forOperators` adds the version and PostgreSQL's messages, which name tables and users. */
 export function health(checkReadiness: CheckReadiness, forOperators: boolean): Router {
   const router = Router();
   const alive = { status: 'alive', ...(forOperators && { version: contract.info.version }) };

@@ -87,10 +87,7 @@ export function listBrandedPhoneNumbers({
 
 type Rendered = ReturnType<typeof renderPage>;
 
-/**
- * Returns a page to send: the number of its items, the next page's cursor, or null, and the page as JSON. It does not refer to
- * what was read, so that only one copy of it stays in memory.
- */
+/** Returns a page to send. It does not refer to what was read, so that only one copy of the page stays in memory. */
 function renderPage(query: ListQuery, { hasNext, last, items, count }: Page) {
   const nextCursor = hasNext && last !== null ? encodeCursor(last, query.filter) : null;
   // The items are JSON already.

@@ -54,10 +54,7 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
   };
 }
 
-/**
- * Returns a function that logs and measures a response that was sent without the application, since what it responds to is
- * no request that could be handled. It returns the id of that request.
- */
+/** Returns a function that logs and measures a response sent without the application, and returns the id of its request. */
 export function refusalLog(log: Log, metrics: Metrics): (status: number, reason?: string) => string {
   return (status, reason) => {
     const requestId = randomUUID();

@@ -53,10 +53,7 @@ export class Connections {
   readonly #max: number;
   readonly #onCutOff: (count: number, bytes: number) => void;
 
-  /**
-   * Keeps `server` at `max` connections and what it holds for them at MAX_HELD_BYTES. `onCutOff` is called with the number of
-   * connections that were cut off, and with their bytes.
-   */
+  /** Keeps `server` at `max` connections, and the bytes that it holds for them at MAX_HELD_BYTES. */
   constructor(server: Server, max: number, onCutOff: (count: number, bytes: number) => void) {
     this.#server = server;
     this.#max = max;

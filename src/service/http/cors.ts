@@ -3,10 +3,7 @@ import cors from 'cors';
 import type { RequestHandler } from 'express';
 
 const PREFLIGHT_MAX_AGE_SECONDS = 600;
-/**
- * The longest list of header names that a preflight may have, in bytes: the response repeats it, and all headers of a response
- * have to fit into the 4 KB that proxies allow.
- */
+/** Bytes of a preflight's list of headers: the response repeats it, and proxies allow 4 KB for all headers of a response. */
 const MAX_LISTED_HEADERS = 2400;
 
 /** Returns a handler that lets pages of `origins` send any header and read the responses; other requests are not affected. */

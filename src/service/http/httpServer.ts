@@ -94,10 +94,7 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   return { server, finish };
 }
 
-/**
- * Listens at the host and port that the named settings give.
- * @throws {UserError} if the address or the port can't be used
- */
+/** Listens at the host and port that the named settings give. Rejects with a UserError if these can't be used. */
 export async function listen(
   server: Server,
   config: Config,

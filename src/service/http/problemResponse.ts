@@ -11,9 +11,8 @@ import { ProblemError, problem, unavailable } from '../problem/problem.js';
 import { encodeBody } from './compression.js';
 
 /**
- * Returns the error handler that sends the problem of an error. An error that is not a problem becomes a 500; it is
- * passed to `report`, and the client does not see it. `publicPath` is prepended to the problem's type, which is the
- * address of its page.
+ * Returns the handler that sends the problem of an error. Any other error becomes a 500; it is passed to `report`, and
+ * the client does not see it. `publicPath` is prepended to the problem's type, the address of its page.
  */
 export function problemHandler(
   report: (error: unknown, request: Request) => void,

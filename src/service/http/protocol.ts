@@ -1,7 +1,4 @@
-/**
- * Checks what HTTP itself requires of every request. Node would respond to some violations without a body, and ignore others;
- * here each gets a problem.
- */
+/** Checks what HTTP requires of every request: Node would respond to some violations without a body, and ignore others. */
 import type { Request } from 'express';
 import { type Config, isLoopback, isPrivate } from '../../config/config.js';
 import { cut, escapeHidden } from '../../messages/shown.js';

@@ -114,8 +114,7 @@ export class RateLimiter {
   }
 
   /**
-   * Connects to the store, so that the first requests are as fast as later ones; retries for two seconds if it does not
-   * respond. Then starts its sweeps.
+   * Connects to the store, so that the first requests are as fast as later ones; retries for 2 s. Then starts its sweeps.
    * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
   async warmUp(): Promise<void> {

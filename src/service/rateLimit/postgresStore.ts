@@ -98,9 +98,7 @@ interface Request {
 /** A store as rate-limiter-flexible's README describes them. */
 class SlidingLog extends RateLimiterPostgres {
   readonly #pool: Pool;
-  /**
-   * Counts requests by one statement at a time: concurrent ones would count fewer requests each, at the same cost for PostgreSQL.
-   */
+  /** Counts by one statement at a time: concurrent ones would count fewer requests each, at the same cost for PostgreSQL. */
   readonly #count = inBatches<Request, Counted>(endOfTurn, (requests) => this.#countAll(requests));
 
   constructor(pool: Pool, points: number) {
@@ -168,10 +166,7 @@ interface Swept {
   last: string | null;
 }
 
-/**
- * Removes idle clients, in small steps, because requests are counted at the same time. Without a connection, it leaves them to
- * the next sweep.
- */
+/** Removes idle clients in small steps, because requests are counted meanwhile. Without a connection, the next sweep does it. */
 async function sweepAll(pool: Pool): Promise<void> {
   for (let last: string | null = ''; last !== null; ) {
     const connection = pool.take();

@@ -1,7 +1,4 @@
-/**
- * The rate limit's store in Redis (or Valkey): each client's sliding log is a list, which a script tests and extends. Redis
- * runs the script atomically, by its own clock.
- */
+/** The rate limit's store in Redis (or Valkey): a client's sliding log is a list, which an atomic script tests and extends. */
 import type { EventEmitter } from 'node:events';
 import { createRequire } from 'node:module';
 import type * as IoRedis from 'ioredis';

@@ -24,10 +24,7 @@ export function encodeCursor(phoneNumber: string, filter: Filter): string {
 
 export type Cursor = NonNullable<ReturnType<typeof decodeCursor>>;
 
-/**
- * Decodes a cursor into `after`, the phone number that the page follows, and `isFor`, which tells whether the cursor
- * was made with a given filter. Returns undefined if the cursor is damaged.
- */
+/** Returns the phone number that the page follows, and whether the cursor is for a filter; undefined if damaged. */
 export function decodeCursor(text: string) {
   const bytes = Buffer.from(text, 'base64url');
   const content = bytes.subarray(0, -DIGEST_BYTES);

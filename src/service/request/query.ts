@@ -32,10 +32,7 @@ interface Selection {
 /** Decoded values by the name of their parameter: a list for each repeatable one. */
 type Values = Record<string, string | string[]>;
 
-/**
- * Reads the query of a request to `url`.
- * @throws {ProblemError} a 400 that lists every fault of the query
- */
+/** Reads the query of a request to `url`. Rejects with a 400 problem that lists every fault of the query. */
 export async function readQuery(url: string): Promise<ListQuery> {
   const faults = new Faults();
   const { nextCursor, ...values } = parse(/\?(.*)/s.exec(url)?.[1] ?? '', faults);
@@ -102,10 +99,7 @@ function addFindings(findings: readonly Finding[], values: Values, faults: Fault
 
 const { 'x-max-query-pairs': MAX_PAIRS } = listOperation;
 
-/**
- * Parses a query string, without its `?`. Returns the well-formed values of known parameters, and adds what is wrong with
- * the rest to `faults`.
- */
+/** Returns the well-formed values of known parameters in a query string, and adds what is wrong with the rest to `faults`. */
 function parse(queryString: string, faults: Faults): Values {
   const values: Values = {};
   const pairs = pairsOf(queryString);
