@@ -33,7 +33,6 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
     const start = performance.now();
     setRequestId(request, response);
     response.once('close', () => {
-      const { locals } = response;
       const status = response.writableFinished ? response.statusCode : CLIENT_LEFT;
       const milliseconds = performance.now() - start;
       // The route, since the path and the query may contain phone numbers; that of an unknown path is a pattern, or none.
@@ -47,8 +46,8 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
         route,
         status,
         milliseconds: Math.round(milliseconds * 10) / 10,
-        rows: locals.rows,
-        client: locals.client,
+        rows: response.locals.rows,
+        client: response.locals.client,
       });
     });
   };

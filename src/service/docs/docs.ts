@@ -61,12 +61,10 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   }
   for (const [path, given] of readmes) {
     const text = clientReadmes.has(path) ? readmeParts(path, config, packages).join('') : given;
-    const markdown = withAddress('text/markdown', () => text, config);
-    serve(`/${path}`, onlyIf(prefersMarkdown), markdown);
+    serve(`/${path}`, onlyIf(prefersMarkdown), withAddress('text/markdown', () => text, config));
     servePage(`/${path}`, () => markdownPage(path, text, addresses));
   }
-  const llms = () => llmsText(config, packages);
-  serve('/llms.txt', constantResponse('text/plain', llms));
+  serve('/llms.txt', constantResponse('text/plain', () => llmsText(config, packages)));
   router.get('/packages', redirectTo('./packages/'));
   servePage('/packages/', () => packagesPage(config, packages, built));
   router.get('/packages/*path', securityHeaders, servePackages(packages));

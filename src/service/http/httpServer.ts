@@ -36,7 +36,6 @@ interface Listeners {
 
 /** Creates the HTTP server of an application that responds within REQUEST_TIMEOUT_SECONDS; it does not listen yet. */
 export function createHttpServer(app: Express, config: Config, { logRefusal, onCutOff }: Listeners) {
-  const path = publicPath(config);
   // Express calls `noPath` for a request target without a path; no handler sees that request.
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
   const server = createServer(
@@ -60,12 +59,11 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   server.closeIdleConnections = () => connections.closeIdle();
 
   function respond(request: IncomingMessage, response: ServerResponse) {
-    const { socket } = request;
     const timeout = config.REQUEST_TIMEOUT_SECONDS * 1000 + RESPONSE_TIMEOUT_MS;
     const timer = setTimeout(() => response.socket?.destroy(), timeout);
     response.once('close', () => clearTimeout(timer));
     response.setHeader('X-Content-Type-Options', 'nosniff');
-    handle(request, response, () => endWith(socket, NO_TARGET));
+    handle(request, response, () => endWith(request.socket, NO_TARGET));
   }
   // Node would respond with a 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
@@ -78,7 +76,7 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   /** Ends a connection with a problem, and cuts off a client that keeps sending. `reason` is Node's error, for the log. */
   function endWith(socket: Socket, [status, detail]: Refusal, reason?: string): void {
     if (!socket.writable) return;
-    socket.write(rawProblem(path, status, detail, logRefusal(status, reason)));
+    socket.write(rawProblem(publicPath(config), status, detail, logRefusal(status, reason)));
     endSoon(socket);
   }
 

@@ -36,9 +36,8 @@ export function problem(
   detail: string,
   { errors, headers = {}, status }: { errors?: Fault[]; headers?: Record<string, string>; status?: number } = {},
 ): ProblemError {
-  const known = contract['x-problems'][name] as ProblemType;
-  const { title } = known;
-  const body = { type: `/problems/${name}`, title, status: status ?? known.status, detail, message: title };
+  const { title, status: statusOfType } = contract['x-problems'][name] as ProblemType;
+  const body = { type: `/problems/${name}`, title, status: status ?? statusOfType, detail, message: title };
   return new ProblemError(errors ? { ...body, errors } : body, headers);
 }
 
