@@ -150,12 +150,8 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
 }
 
 /** Creates the server of metrics and health for operators; undefined unless METRICS_PORT is set. */
-function createOperatorServer(
-  { METRICS_PORT, KEEP_ALIVE_SECONDS }: Config,
-  metrics: Metrics,
-  checkReadiness: CheckReadiness,
-): Server | undefined {
-  if (METRICS_PORT === undefined) return undefined;
+function createOperatorServer(config: Config, metrics: Metrics, checkReadiness: CheckReadiness): Server | undefined {
+  if (config.METRICS_PORT === undefined) return undefined;
   metrics.collectDefaults();
   const app = express();
   app.disable('x-powered-by');
@@ -167,5 +163,5 @@ function createOperatorServer(
   app.get('/metrics', async (_request, response) => {
     response.type(metrics.contentType).send(await metrics.text());
   });
-  return createServer({ keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000 }, app);
+  return createServer({ keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 }, app);
 }

@@ -33,13 +33,8 @@ interface Dependencies {
 }
 
 /** Creates the operation's handler. It rejects with a problem, or with `DatabaseUnavailable`, if there is no page to send. */
-export function listBrandedPhoneNumbers({
-  identify,
-  rateLimit,
-  reader,
-  timeLimitMs,
-  publicUrl,
-}: Dependencies): RequestHandler {
+export function listBrandedPhoneNumbers(dependencies: Dependencies): RequestHandler {
+  const { identify, rateLimit, reader, timeLimitMs, publicUrl } = dependencies;
   const readPage = preparePages();
   // Without PUBLIC_URL, links are relative to the request, so that they work behind a proxy that adds a path in front.
   const linkBase = publicUrl === undefined ? '' : `${publicUrl}${operation.path}`;
