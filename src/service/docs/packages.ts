@@ -25,7 +25,7 @@ const FILES = {
   go: `go/branded-phone-numbers.example/clients/go/@v/v${version}.zip`,
 };
 
-export type Client = keyof typeof FILES;
+type Client = keyof typeof FILES;
 export const clients = Object.keys(FILES) as Client[];
 export const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
 

@@ -63,7 +63,7 @@ export interface Decision {
   remaining: number;
 }
 
-export interface Count {
+interface Count {
   /** Whether the request will probably be allowed, so that its page may be begun. */
   isLikelyAllowed: boolean;
   /** Never rejects. */
