@@ -29,10 +29,8 @@ const CLOSE_TIMEOUT_SECONDS = 1;
 /** The time after which PostgreSQL cancels a page's statement. With ten million numbers in memory, the slowest page takes 33 ms. */
 const STATEMENT_TIMEOUT_MS = 1000;
 const WARM_UP_TIMEOUT_MS = 2000;
-
 /** The time limit of counting the keys that expire soon, which a scrape waits for. */
 const KEYS_TIMEOUT_MS = 900;
-
 /** Milliseconds of a request's time that are reserved for sending its response. */
 const SEND_RESERVE_MS = 500;
 
@@ -118,7 +116,6 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const operatorServer = createOperatorServer(config, metrics, checkReadiness);
   return {
     server,
-    /** Undefined unless METRICS_PORT is set. */
     operatorServer,
     /** Sets why the start is not finished, which `/readyz` reports. */
     setObstacle(next: Obstacle | undefined) {

@@ -22,10 +22,7 @@ import { missingPage, problemList, problemPage } from './problemPages.js';
 
 const browserFolder = join(packageFolder, 'browser');
 
-/**
- * Returns a router for `/docs`, `/openapi.yaml`, `/openapi.json`, `/openapi-3.0.json`, `/packages/`, `/problems` and a redirect
- * from `/`. It sets security headers for these paths only. Mount it at the root. All links are relative, so a proxy may prepend a path.
- */
+/** Returns a router for the root, with security headers for its paths only. Links are relative, so a proxy may prepend a path. */
 export function docs(config: Config, packages: Packages = new Map()): Router {
   const document = () => documentFor(config, contract);
   const router = express.Router({ caseSensitive: true, strict: true });

@@ -71,7 +71,6 @@ interface Count {
 }
 
 export const WINDOW_MS = 1000;
-
 /** The window in seconds, the unit of headers. It is also the wait that they name, which is at most a window, rounded up. */
 const WINDOW_SECONDS = WINDOW_MS / 1000;
 
