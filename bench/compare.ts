@@ -1,7 +1,7 @@
 /**
- * `make bench-compare BEFORE=commit`: compares first pages, with the rate limit, of this version, the version of that commit and a
- * bare server, on the same numbers. Prints a table for each baseline, and writes that of the other version to
- * docs/performance.md. bench/main.ts lists the options.
+ * `make bench-compare BEFORE='commit commit'`: compares first pages, with the rate limit, of this version, the versions of those
+ * commits and a bare server, on the same numbers. Prints a table relative to the first commit and one relative to the bare server,
+ * and writes the first to docs/performance.md. bench/main.ts lists the options.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,25 +15,27 @@ import { BARE, measureThroughput, OURS } from './throughput.js';
 
 const NUMBERS = 20_000;
 const [version = ''] = VERSIONS;
-const { BEFORE = '', BEFORE_FOLDER = '' } = process.env;
-const mainBefore = mainOf(BEFORE_FOLDER);
+const { BEFORE = '', BEFORE_FOLDERS = '' } = process.env;
+const commits = BEFORE.split(' ');
+const folders = BEFORE_FOLDERS.split(' ');
 
 const file = join(RESULTS, 'compare.ndjson');
 await writeNumbers(file, NUMBERS);
 const server = await startPostgres({}, installedVersion(version));
 try {
   const url = await fill('now', MAIN);
-  const urlBefore = await fill('before', mainBefore);
   const now = { ...OURS, canMix: false };
-  const before = {
-    ...now,
-    name: `ours, at ${BEFORE}`,
-    command: [mainBefore, 'serve'],
-    environment: { ...OURS.environment, DATABASE_URL: urlBefore },
-  };
-  const throughput = await measureThroughput(url, [now, before, BARE]);
-  const versions = throughput.slice(0, 2);
-  const text = `PostgreSQL ${version}, ${NUMBERS} numbers, ${machine()}:\n\n${throughputTable(versions, before.name)}`;
+  const nameOf = (commit = '') => `ours, at ${commit}`;
+  const before = [];
+  for (const [i, folder] of folders.entries()) {
+    const main = mainOf(folder);
+    const environment = { ...OURS.environment, DATABASE_URL: await fill(`before_${i}`, main) };
+    before.push({ ...now, name: nameOf(commits[i]), command: [main, 'serve'], environment });
+  }
+  const throughput = await measureThroughput(url, [now, ...before, BARE]);
+  const versions = throughput.slice(0, 1 + before.length);
+  const table = throughputTable(versions, nameOf(commits[0]));
+  const text = `PostgreSQL ${version}, ${NUMBERS} numbers, ${machine()}:\n\n${table}`;
   console.log(`${text}\n\n${throughputTable(throughput, BARE.name)}`);
   await writeSections('docs/performance.md', { compare: text });
 } finally {

@@ -12,7 +12,7 @@ import { MAIN, mainOf, runCommand, serve } from './program.js';
 import { comparisonTable, type VariantResults } from './report.js';
 import { measureWriters } from './updates.js';
 
-const { BEFORE_FOLDER = '', BENCH_MOST = '100000', BENCH_ROUNDS = '2' } = process.env;
+const { BEFORE_FOLDERS = '', BENCH_MOST = '100000', BENCH_ROUNDS = '2' } = process.env;
 
 interface Variant {
   name: string;
@@ -21,7 +21,7 @@ interface Variant {
 }
 
 const VARIANTS: Variant[] = [
-  { name: 'before', main: mainOf(BEFORE_FOLDER) },
+  { name: 'before', main: mainOf(BEFORE_FOLDERS) },
   { name: 'now', main: MAIN },
   { name: 'now, --jobs 1', main: MAIN, jobs: 1 },
 ];
