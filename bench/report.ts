@@ -157,17 +157,19 @@ const PAGE_TARGETS: PageTarget[] = [
 function pageTable(all: Results[]): string {
   const sizes = [...new Set(all.flatMap(({ latencies }) => latencies.map(({ numbers }) => numbers)))];
   sizes.sort((a, b) => a - b);
-  const row = (name: string, pageSize: number, size: number, bounds: string, cell: (at: Latencies) => string) => {
-    const atSize = all.map(({ latencies }) => latencies.find(({ numbers }) => numbers === size));
-    const cells = atSize.map((latencies) => (latencies ? cell(latencies) : '–'));
-    return [name, pageSize, format(size), bounds, ...cells];
-  };
+  /** Returns a row for each size; what they have in common is in the first one. */
+  const rowsOf = (name: string, pageSize: number, bounds: string, cell: (at: Latencies) => string) =>
+    sizes.map((size, i) => {
+      const atSize = all.map(({ latencies }) => latencies.find(({ numbers }) => numbers === size));
+      const cells = atSize.map((latencies) => (latencies ? cell(latencies) : '–'));
+      return i === 0 ? [name, pageSize, format(size), bounds, ...cells] : ['', '', format(size), '', ...cells];
+    });
   const rows = PAGE_TARGETS.flatMap((target) => {
     const { name, pageSize, median = '–', medianInLookUps, worst } = target;
     const bounds = `${medianInLookUps ? `${medianInLookUps} ×` : median} / – / ${worst}`;
-    return sizes.map((size) => row(name, pageSize, size, bounds, (latencies) => pageCell(target, latencies)));
+    return rowsOf(name, pageSize, bounds, (latencies) => pageCell(target, latencies));
   });
-  const lookUps = sizes.map((size) => row('one phone number', 1, size, '–', ({ lookUp }) => format(lookUp, 1)));
+  const lookUps = rowsOf('one phone number', 1, '–', ({ lookUp }) => format(lookUp, 1));
   const head = all.map(({ version }) => `${version}: median / p95 / worst`);
   return table(['attributes', 'page', 'numbers', 'at most', ...head], [...lookUps, ...rows]);
 }
@@ -205,7 +207,7 @@ function costTable(throughput: Throughput[]): string {
   const row = (part: string, name: string, measure: keyof Sample) => {
     const samples = samplesOf(throughput, name, 'first page');
     const costs = CONNECTIONS.map((count) => medianOf(measure, samples[count]));
-    return [part, ...costs.map((cost) => `${format(cost)} µs, ${format((0.6 * 1e6) / cost)} a second`)];
+    return [part, ...costs.map((cost) => `${format(cost)} µs (${format((0.6 * 1e6) / cost)})`)];
   };
   const rows = [
     row('a request, in Node', OURS.name, 'node'),
@@ -263,13 +265,13 @@ function writerRateTable(all: Results[]): string {
 
 /** Table sizes on the newest version; on other versions they differ by less than a hundredth. */
 function sizeTable(all: Results[]): string {
-  const { version = '', largestImport = 0, sizes = {} } = all.at(-1) ?? {};
+  const { largestImport = 0, sizes = {} } = all.at(-1) ?? {};
   const cells = (bytes: number) => [inMegabytes(bytes / 1e6), `${format(bytes / largestImport)} B`];
   const rows = (sizes[largestImport] ?? []).map(({ table, rows, indexes }) => {
-    return [`\`${table}\``, format(largestImport), version, ...cells(rows), ...cells(indexes)];
+    return [`\`${table}\``, ...cells(rows), ...cells(indexes)];
   });
   rows.sort(([a = ''], [b = '']) => a.localeCompare(b));
-  return table(['table', 'numbers', 'PostgreSQL', 'rows', 'per number', 'indexes', 'per number'], rows);
+  return table(['table', 'rows', 'per number', 'indexes', 'per number'], rows);
 }
 
 /** The results of one variant of the program in one round of `make bench-compare-commands`. */
