@@ -58,10 +58,12 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   }
   for (const [path, given] of readmes) {
     const text = clientReadmes.has(path) ? readmeParts(path, config, packages).join('') : given;
-    serve(`/${path}`, onlyIf(prefersMarkdown), withAddress('text/markdown', () => text, config));
+    const markdown = withAddress('text/markdown', () => text, config);
+    serve(`/${path}`, onlyIf(prefersMarkdown), markdown);
     servePage(`/${path}`, () => markdownPage(path, text, addresses));
   }
-  serve('/llms.txt', constantResponse('text/plain', () => llmsText(config, packages)));
+  const llms = () => llmsText(config, packages);
+  serve('/llms.txt', constantResponse('text/plain', llms));
   router.get('/packages', redirectTo('./packages/'));
   servePage('/packages/', () => packagesPage(config, packages, built));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
