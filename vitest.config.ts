@@ -17,8 +17,8 @@ const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
 /** Files that take longest, beginning with the longest. Without an earlier run to learn from, Vitest begins with the largest. */
 const LONGEST = [
-  ...['browser/docs', 'steps', 'embeddedPostgres/embeddedPostgres', 'importUnfinished', 'queue', 'serve', 'log'],
-  ...['progress', 'redisSetups', 'waiting', 'stopping', 'export', 'limiter', 'migrations'],
+  ...['browser/docs', 'steps', 'embeddedPostgres/embeddedPostgres', 'standby', 'log', 'serve', 'redisSetups'],
+  ...['stopping', 'progress', 'queue', 'waiting', 'importUnfinished', 'export', 'limiter', 'migrations'],
   ...['lookUps', 'slowClients', 'combination.random', 'plans.random', 'strangers', 'pipelining', 'slowDatabase'],
   ...['failures', 'faults/database', 'writers.random', 'commands/database', 'check', 'rateLimit', 'shown.random'],
   ...['operating.soak', 'strangers.soak', 'looks.soak', 'signals.soak', 'migrations.soak', 'embeddedPostgres.soak'],
