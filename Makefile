@@ -45,7 +45,7 @@ build: $(BUILT) branded-phone-numbers ## build the command ./branded-phone-numbe
 branded-phone-numbers:
 	ln -sf dist/src/main.js $@
 
-test: $(BUILT) ## run the tests of every feature (two and a half minutes on two cores)
+test: $(BUILT) ## run the tests of every feature (three minutes on two cores)
 	npm run -s test
 
 SOAK := --project soak --project 'timing soak'

@@ -107,7 +107,7 @@ function targetTable(all: Results[]): string {
     return [name, `${limit} ${format(bound)}`, ...cells];
   };
   const speedup = (connections: number, bound: number) => {
-    const name = `first pages against the hand-written server, connections: ${connections}`;
+    const name = `first pages against Fastify, connections: ${connections}`;
     return target(name, 'at least', bound, asRatio, ({ throughput }) => {
       const [ours, byHand] = [OURS, BY_HAND].map(({ name }) => samplesOf(throughput, name, 'first page')[connections]);
       return medianOf('perSecond', ours, byHand);
@@ -189,14 +189,19 @@ export function throughputTable(throughput: Throughput[], baseline = BY_HAND.nam
   const measures = Object.entries(MEASURES) as [keyof Sample, string][];
   const rows = throughput
     .toSorted((a, b) => a.load.localeCompare(b.load))
-    .map(({ load, name, samples }) => {
+    .map(({ load, name, samples }, i, list) => {
       const compared = samplesOf(throughput, baseline, load);
       const cell = (connections: number, measure: keyof Sample) => {
         const median = medianOf(measure, samples[connections]);
         const ratio = medianOf(measure, samples[connections], compared[connections]);
-        return Number.isNaN(median) ? '–' : `${format(median)} (${format(ratio, 2)})`;
+        if (Number.isNaN(median)) return '–';
+        return name === baseline ? format(median) : `${format(median)} (${format(ratio, 2)})`;
       };
-      return [load, name, ...CONNECTIONS.flatMap((count) => measures.map(([measure]) => cell(count, measure)))];
+      return [
+        load === list[i - 1]?.load ? '' : load,
+        name,
+        ...CONNECTIONS.flatMap((count) => measures.map(([measure]) => cell(count, measure))),
+      ];
     });
   const head = CONNECTIONS.flatMap((count) => measures.map(([, word]) => `${count}: ${word}`));
   return table(['request', 'server', ...head], rows, [0, 1]);
