@@ -33,6 +33,8 @@ let accepted: () => number;
 let url: string;
 let pool: Pool;
 let changes: number;
+/** When the pool last changed, by `performance.now()`. */
+let changedAt: number;
 
 beforeEach(async () => {
   [onLogin, onStatement, isResetFailing] = ['accept', 'answer', false];
@@ -77,7 +79,11 @@ function open({ size = 3, queriesAtOnce = 4, isUnusable = (): boolean => false }
     if (isUnusable()) throw new Error('unusable');
     return new Connection(url, { statementTimeout: TIME_LIMIT_MS, queriesAtOnce, onBroken });
   };
-  pool = new Pool(connect, { size, retryMs: RETRY_MS, onChange: () => changes++ });
+  const onChange = () => {
+    changes++;
+    changedAt = performance.now();
+  };
+  pool = new Pool(connect, { size, retryMs: RETRY_MS, onChange });
   onTestFinished(() => pool.close(0));
 }
 
@@ -163,8 +169,12 @@ describe('a pool', () => {
     pool.take();
     await until(() => changes === 1, 'the first attempt has failed');
     onLogin = 'hold';
-    for (const end = performance.now() + RETRY_MS - 100; performance.now() < end; await sleep(5)) pool.take();
-    expect(accepted()).toBe(1);
+    const isSecond = () => {
+      pool.take();
+      return accepted() === 2;
+    };
+    await until(isSecond, 'the second attempt begins');
+    expect(performance.now() - changedAt).toBeGreaterThan(RETRY_MS - 10);
     for (const end = performance.now() + RETRY_MS; performance.now() < end; await sleep(5)) pool.take();
     expect(accepted()).toBe(2);
     expect(pool.isConnected).toBe(false);
