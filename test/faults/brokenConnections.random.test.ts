@@ -99,7 +99,7 @@ const faults: Record<string, () => void> = {
   'a reset': () => proxy.reset(),
   'an ended login': () => {
     proxy.reset();
-    proxy.endLogin();
+    proxy.breakLogin();
   },
 };
 

@@ -26,6 +26,8 @@ export interface ToxicProxy {
   /** Returns the URL with the proxy's address. */
   through(url: string): string;
   behave(behaviour: Behaviour, slowerByMs?: number): void;
+  /** Closes further connections as soon as they are accepted, while this many are open. */
+  limitTo(count: number): void;
   /** Silences all open connections forever, as a firewall does that has lost its state; new ones pass. */
   forgetConnections(): void;
   /** Calls `act` as soon as this many more messages, or parts of messages, of clients were forwarded. */
@@ -34,8 +36,8 @@ export interface ToxicProxy {
   breakResponses(how: Break): void;
   /** Resets all open connections. */
   reset(): void;
-  /** Closes the next connection in the middle of its login. */
-  endLogin(): void;
+  /** Breaks the login of the next connection, by default with its end. */
+  breakLogin(how?: Break): void;
   /** Returns the number of connections that were accepted. */
   accepted(): number;
   /** Returns the number of bytes from clients that were not forwarded. */
@@ -57,19 +59,20 @@ export async function openToxicProxy(targetPort: number, at: number | string = 0
   let delayMs = 0;
   let unanswered = 0;
   let accepted = 0;
+  let mostOpen = Number.POSITIVE_INFINITY;
   const pairs = new Set<Pair>();
-  let endsLogin = false;
+  let loginBreak: Break | undefined;
   let messagesLeft = 0;
   let act = () => {};
   const proxy = createServer((client) => {
     accepted++;
-    if (behaviour === 'refusing') return void client.destroy();
+    if (behaviour === 'refusing' || pairs.size >= mostOpen) return void client.destroy();
     // Otherwise Nagle's algorithm may delay the end of a response by 40 ms.
     client.setNoDelay();
     const server = new Socket().setNoDelay(true);
     const pair: Pair = { client, server, forgotten: false };
-    if (endsLogin) pair.breaks = 'half, then the end';
-    endsLogin = false;
+    if (loginBreak) pair.breaks = loginBreak;
+    loginBreak = undefined;
     pairs.add(pair);
     const passes = () => behaviour !== 'silent' && !pair.forgotten;
     const end = () => {
@@ -124,6 +127,9 @@ export async function openToxicProxy(targetPort: number, at: number | string = 0
       delayMs = slowerByMs;
       if (next === 'refusing') cutAll();
     },
+    limitTo(count) {
+      mostOpen = count;
+    },
     forgetConnections() {
       for (const pair of pairs) pair.forgotten = true;
     },
@@ -137,8 +143,8 @@ export async function openToxicProxy(targetPort: number, at: number | string = 0
     reset() {
       for (const { client } of pairs) client.resetAndDestroy();
     },
-    endLogin() {
-      endsLogin = true;
+    breakLogin(how = 'half, then the end') {
+      loginBreak = how;
     },
     accepted: () => accepted,
     unanswered: () => unanswered,

@@ -44,6 +44,13 @@ export class Spool {
     for await (const rows of query.cursor(ROWS_AT_ONCE)) for (const { row } of rows) this.add(row);
   }
 
+  /** Whether no row is left to take. */
+  get isEmpty(): boolean {
+    this.#write();
+    this.#next ??= this.#rows.next().value;
+    return this.#next === undefined;
+  }
+
   /** Removes and returns the next rows, of at most `work` together but at least one; none at the end. */
   take(work: number): Row[] {
     this.#write();

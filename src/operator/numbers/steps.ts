@@ -105,6 +105,10 @@ class StepQueue {
     this.#spool = spool;
   }
 
+  get isEmpty(): boolean {
+    return this.#postponed.length === 0 && this.#spool.isEmpty;
+  }
+
   /** Returns the next step: new rows of at most `work`, or postponed ones if there are many of them or no new rows. */
   next(work: number): Step | undefined {
     const isFull = this.#postponed.reduce((sum, { rows }) => sum + workOfAll(rows), 0) > MAX_POSTPONED_WORK;
@@ -151,7 +155,7 @@ export async function runSteps(
   const unconfirmed = new Map<Row, string[]>();
   const idsOf = (row: Row) => unconfirmed.get(row) ?? [];
   let jobsWithoutConnection = 0;
-  let [lastServed, lastWritten] = [0, performance.now()];
+  let lastWritten = performance.now();
 
   /**
    * Locks and writes rows in a transaction. Postpones those that another transaction holds.
@@ -179,7 +183,6 @@ export async function runSteps(
       if (isFailover(failureOf(error))) for (const row of rows) unconfirmed.set(row, [...idsOf(row), ...ids]);
       throw error;
     });
-    lastServed = performance.now();
     const busyKeys = new Set(results.flatMap((row) => row.busy?.split('\n') ?? []));
     const busy = rows.filter((row) => busyKeys.has(keyOf(row)));
     if (busy.length === rows.length) {
@@ -198,46 +201,63 @@ export async function runSteps(
     return busy.length === 0 ? Number(results.at(-1)?.ms) : undefined;
   }
 
+  /** Whether a job writes on a connection that has served: PostgreSQL can be reached, and that job will look for further steps. */
+  const isWriting = () => [...connections].some(({ hasServed, running }) => hasServed && running > 0);
+
   /** Runs steps on one connection, which it replaces after an error, until no step is left, or PostgreSQL has no connection. */
   async function runJob(): Promise<void> {
     let connection: Connection | undefined;
+    /** A step whose connection broke is repeated at once: it may be committed, and others may change its rows again. */
+    let step: Step | undefined;
     let maxWork = FIRST_WORK;
-    const attempt = async (step: Step): Promise<number | undefined | 'no connection'> => {
-      const startedAt = performance.now();
-      // It may be silent for as long as PostgreSQL works, or waits for a standby.
-      connection ??= new Connection(url);
-      connections.add(connection);
+    const drop = () => {
+      if (connection) connections.delete(connection);
+      connection = undefined;
+    };
+    /** Runs a step. It is taken once a connection is open: a job that waits for one holds no new rows. Returns whether one was left. */
+    const runNext = async (): Promise<boolean> => {
+      stopped.throwIfAborted();
+      if (!step && queue.isEmpty) return false;
       try {
-        return await write(connection, step);
+        if (!connection) {
+          // It may be silent for as long as PostgreSQL works, or waits for a standby.
+          connection = new Connection(url);
+          connections.add(connection);
+          await connection.open();
+        }
       } catch (error) {
-        // PostgreSQL, or a pooler that has served another job meanwhile, has no connection for this one.
-        const isRefused = !connection.hasServed && isFailover(failureOf(error)) && lastServed > startedAt;
-        connections.delete(connection);
-        connection = undefined;
-        const hasNone = isRefused || codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS;
-        if (hasNone && connections.size > 0) return 'no connection';
+        drop();
+        if (!step && queue.isEmpty) return false;
         throw error;
       }
+      step ??= queue.next(maxWork);
+      if (!step) return false;
+      try {
+        const ms = await write(connection, step);
+        if (ms !== undefined) maxWork = nextMaxWork(maxWork, workOfAll(step.rows), ms);
+      } catch (error) {
+        drop();
+        if (isFailover(failureOf(error))) throw error;
+        queue.retryLater(step, error);
+        if (codeOf(causeOf(error)) === CANCELED) maxWork = Math.max(maxWork / 2, MIN_WORK);
+        await sleep(Math.random() * PAUSE_MS);
+      }
+      step = undefined;
+      return true;
+    };
+    const mayPass = (error: unknown) => {
+      const hasNone = codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS && isWriting();
+      return isFailover(failureOf(error)) && (step !== undefined || !hasNone);
+    };
+    /** Leaves new rows to other jobs if PostgreSQL, or a pooler, has a connection for these alone. @throws the error if not */
+    const leave = (error: unknown) => {
+      if (step || !isFailover(failureOf(error)) || !isWriting()) throw error;
+      if (jobsWithoutConnection++ > 0) return false;
+      console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
+      return false;
     };
     try {
-      for (;;) {
-        stopped.throwIfAborted();
-        const step = queue.next(maxWork);
-        if (!step) return;
-        try {
-          const ms = await retryInOutage(() => attempt(step), { ...OUTAGE, signal: stopped });
-          if (ms === 'no connection') {
-            queue.postpone(step.rows, step);
-            if (jobsWithoutConnection++ > 0) return;
-            return console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
-          }
-          if (ms !== undefined) maxWork = nextMaxWork(maxWork, workOfAll(step.rows), ms);
-        } catch (error) {
-          queue.retryLater(step, error);
-          if (codeOf(causeOf(error)) === CANCELED) maxWork = Math.max(maxWork / 2, MIN_WORK);
-          await sleep(Math.random() * PAUSE_MS);
-        }
-      }
+      while (await retryInOutage(runNext, { ...OUTAGE, signal: stopped, mayPass }).catch(leave));
     } catch (error) {
       end.abort(error);
     } finally {

@@ -1,6 +1,7 @@
 /** How large steps are, and what they do to other programs. */
 import { execFileSync } from 'node:child_process';
 import { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fragment, Sql } from 'postgres';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Transaction } from '../../../src/database/connection.js';
@@ -117,10 +118,22 @@ describe('a job', () => {
     return [await runSteps(url, spool, steps, { jobs }), done.sort(), printed.mock.calls];
   }
 
+  const tooFew = (jobs: number) => `PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`;
+
   it('leaves its work to the other ones if PostgreSQL has no connection for it, which is said once', async () => {
     const keys = manyKeys(40);
-    const text = 'PostgreSQL has too few free connections for --jobs 5: continuing with fewer';
-    expect(await runJobs(asRole(), 5, keys, (sql) => sql`0.01`)).toEqual([2, keys.sort(), [[text]]]);
+    expect(await runJobs(asRole(), 5, keys, (sql) => sql`0.05`)).toEqual([2, keys.sort(), [[tooFew(5)]]]);
+  });
+
+  it('leaves its work to the other ones if it gets no connection for a minute while they write', async () => {
+    const clock = startClock();
+    const proxy = await useProxy(database.url);
+    proxy.limitTo(1);
+    const keys = manyKeys(4);
+    const running = runJobs(proxy.through(database.url), 2, keys, (sql) => sql`0.7`);
+    await until(() => proxy.accepted() > 3, 'it was refused several times');
+    clock.skipped = 60_000;
+    expect(await running).toEqual([1, keys, [[tooFew(2)]]]);
   });
 
   it('goes on if its session is ended in its first step', async () => {
@@ -133,13 +146,47 @@ describe('a job', () => {
     expect(await running).toEqual([2, keys, []]);
   });
 
-  it('waits for a connection if it is the last one', async () => {
-    const [holder, another] = [usePool(asRole()), usePool(asRole())];
-    await Promise.all([holder.$client`SELECT`, another.$client`SELECT`]);
-    add(['+11', '+12', '+13'], 5000);
-    const running = runSteps(asRole(), spool, { lock: () => [], write: (sql) => [sql`SELECT`] }, { jobs: 3 });
-    setTimeout(() => void closeDatabase(holder, 0), 500);
-    expect(await running).toBe(1);
+  it('goes on if its login is not answered while another one is served', async () => {
+    const proxy = await useProxy(database.url);
+    proxy.breakLogin('half, then silence');
+    const keys = Array.from({ length: 20 }, (_, i) => `+1${i + 10}`);
+    expect(await runJobs(proxy.through(database.url), 2, keys, (sql) => sql`0.2`)).toEqual([2, keys, []]);
+  });
+
+  it('waits for another connection with the step of one that broke', async () => {
+    const limitTo = (count: number) => other.unsafe(`ALTER ROLE ${role} CONNECTION LIMIT ${count}`);
+    const keys = manyKeys(9);
+    const running = runJobs(asRole(), 2, keys, (sql) => sql`0.4`);
+    await until(async () => (await other`SELECT FROM ${sleeping()}`).length === 2, 'both write');
+    await limitTo(1);
+    await other`SELECT pg_terminate_backend(pid) FROM ${sleeping()} LIMIT 1`;
+    await sleep(700);
+    await limitTo(2);
+    expect(await running).toEqual([2, keys, []]);
+  });
+
+  it('needs no connection any more once the other ones have written everything', async () => {
+    const clock = startClock();
+    const proxy = await useProxy(database.url);
+    proxy.limitTo(1);
+    let seconds = '0.4';
+    const keys = manyKeys(9);
+    const running = runJobs(proxy.through(database.url), 2, keys, (sql) => sql.unsafe(seconds));
+    await until(() => proxy.accepted() > 2, 'it was refused');
+    proxy.breakLogin('half, then silence');
+    proxy.limitTo(2);
+    const accepted = proxy.accepted();
+    await until(() => proxy.accepted() > accepted, 'it waits for the login');
+    clock.skipped = 60_000;
+    seconds = '0';
+    expect(await running).toEqual([2, keys, []]);
+  });
+
+  it('waits for a connection as long as no other one has any', async () => {
+    const holders = [usePool(asRole()), usePool(asRole())];
+    for (const holder of holders) await holder.$client`SELECT`;
+    setTimeout(() => holders.forEach((holder) => void closeDatabase(holder, 0)), 500);
+    expect(await runJobs(asRole(), 2, ['+11', '+12', '+13'], (sql) => sql`0`)).toEqual([2, ['+11', '+12', '+13'], []]);
   });
 });
 
@@ -433,18 +480,47 @@ describe('a step', () => {
     printed.mockRestore();
   });
 
-  it('gives up after a minute of reconnecting to a server that accepts no writes', async () => {
+  it('fails if its rows can’t be read any more', async () => {
+    add(manyKeys(40_000));
+    const unreadable = spool;
+    spool = new Spool();
+    const onWritten = vi.fn().mockImplementationOnce(() => unreadable.close());
+    const steps: Steps = { lock: () => [], write: (sql) => [sql`SELECT`], onWritten };
+    await expect(runSteps(database.url, unreadable, steps)).rejects.toThrow('EBADF');
+  });
+
+  it('whose connection broke is repeated before new rows', async () => {
+    add(['+11', '+12', '+13'], 5000);
+    const order: string[] = [];
+    let attempts = 0;
+    await runSteps(database.url, spool, {
+      lock: () => [],
+      write: (sql) => [++attempts === 1 ? sql`SELECT pg_terminate_backend(pg_backend_pid())` : sql`SELECT`],
+      onWritten: (rows) => order.push(...rows.map(keyOf)),
+    });
+    expect(order).toEqual(['+11', '+12', '+13']);
+  });
+
+  it('gives up after a minute of reconnecting to a server that accepts no writes, which all jobs do', async () => {
     const clock = startClock();
-    add(['+19']);
-    const writing = runSteps(database.url, spool, {
-      lock: (sql) => [sql`SELECT`],
+    const printed = vi.spyOn(console, 'error').mockReturnValue();
+    onTestFinished(() => printed.mockRestore());
+    const proxy = await useProxy(database.url);
+    // So that the jobs write at once.
+    proxy.behave('slow', 20);
+    add(manyKeys(20), 5000);
+    const steps: Steps = {
+      lock: () => [],
       write(sql) {
-        clock.skipped += 20_000;
+        clock.skipped += 5000;
         return [sql`SET LOCAL transaction_read_only = on`, sql`DELETE FROM branded_phone_numbers`];
       },
-    });
-    await expect(writing).rejects.toThrow(/read-only transaction/);
+    };
+    await expect(runSteps(proxy.through(database.url), spool, steps, { jobs: 4 })).rejects.toThrow(
+      /read-only transaction/,
+    );
     expect(clock.skipped).toBeGreaterThanOrEqual(60_000);
-    expect(clock.skipped).toBeLessThanOrEqual(80_000);
+    expect(clock.skipped).toBeLessThanOrEqual(100_000);
+    expect(printed.mock.calls).toEqual([]);
   });
 });
