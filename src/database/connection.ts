@@ -39,6 +39,8 @@ const empty: Query<unknown> = ({ $client }) => $client.unsafe('SELECT');
 interface Options extends Limits {
   /** How many queries it gets before it has to become idle: PostgreSQL reads several messages at once faster than one by one. */
   queriesAtOnce?: number;
+  /** Whether PostgreSQL may be silent for longer than a statement takes: it got several, or a commit waits for a standby. */
+  mayBeSilent?: boolean;
   /** Its name in `pg_stat_activity`. */
   name?: string;
   /** Called once, in the event that makes it unusable. */
@@ -212,9 +214,10 @@ export class Connection {
 
   /** From here on, PostgreSQL cancels a statement at its time limit, if it has one. */
   #onLogin(): void {
-    const { statementTimeout = 0 } = this.#options;
+    const { statementTimeout, mayBeSilent } = this.#options;
     this.#isLoggedIn = true;
-    this.#maxSilenceMs = statementTimeout > 0 ? statementTimeout + RESPONSE_MARGIN_MS : Number.POSITIVE_INFINITY;
+    this.#maxSilenceMs =
+      statementTimeout && !mayBeSilent ? statementTimeout + RESPONSE_MARGIN_MS : Number.POSITIVE_INFINITY;
     clearTimeout(this.#silenceTimer);
     this.#silenceTimer = undefined;
     this.#watchSilence();

@@ -135,9 +135,10 @@ function readMigrations(migrationsFolder: string) {
  */
 async function applyMissing(url: string, migrations: Migration[], retriesOutage: boolean): Promise<string[]> {
   const applied: string[] = [];
-  let connection = new Connection(url, LIMITS);
+  const connect = () => new Connection(url, { ...LIMITS, mayBeSilent: true });
+  let connection = connect();
   const applyNext = () => {
-    if (connection.failure) connection = new Connection(url, LIMITS);
+    if (connection.failure) connection = connect();
     return connection.run((database) => applyFirstMissing(database, migrations));
   };
   const mayPass = (error: unknown) =>

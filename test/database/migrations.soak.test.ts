@@ -1,5 +1,6 @@
 /** Upgrades that meet locks for longer than a minute, or that are interrupted at any message, or far away. */
 import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { failureOf } from '../../src/database/errors.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -7,6 +8,7 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { useCommand } from '../support/command.js';
 import { connectTo, whileLocked } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
+import { startPostgres } from '../support/postgresServer.js';
 import { endProcess } from '../support/process.js';
 import { freshSeed } from '../support/seed.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
@@ -34,6 +36,12 @@ async function createReleased(version: '1.0.0' | '1.3.0'): Promise<string> {
   return url;
 }
 
+/** Returns the names of all migrations. */
+async function readTags(): Promise<string[]> {
+  const { entries } = JSON.parse(await readFile('drizzle/meta/_journal.json', 'utf8'));
+  return entries.map(({ tag }: { tag: string }) => tag);
+}
+
 /** Returns the text of all that migrations create, and the hashes that they record. */
 async function describeSchema(url: string): Promise<unknown[]> {
   const sql = connectTo(url);
@@ -53,6 +61,21 @@ async function describeSchema(url: string): Promise<unknown[]> {
   await sql.end();
   return [...objects, ...records];
 }
+
+it.concurrent('a migration waits for a standby that is away for longer than a minute', async ({ onTestFinished }) => {
+  const server = await startPostgres();
+  onTestFinished(() => server.remove());
+  const sql = connectTo(server.url, { connection: { synchronous_commit: 'local' } });
+  await sql`ALTER SYSTEM SET synchronous_standby_names = 'replica'`;
+  await sql`SELECT pg_reload_conf()`;
+  const migrating = migrateDatabase(server.url, migrationsFolder);
+  const ended = migrating.then(String, String);
+  expect(await Promise.race([ended, sleep(62_000)])).toBeUndefined();
+  await sql`ALTER SYSTEM RESET synchronous_standby_names`;
+  await sql`SELECT pg_reload_conf()`;
+  expect((await migrating).applied).toEqual(await readTags());
+  await sql.end();
+});
 
 describe.concurrent('a migration whose lock another program holds for longer than a minute', () => {
   it.each([
@@ -167,9 +190,7 @@ describe.concurrent.each(['1.0.0', '1.3.0'] as const)('an upgrade from %s', (ver
     const upgrading = [1, 2].map(() => migrateDatabase(proxy.through(url), migrationsFolder));
     const applied = (await Promise.all(upgrading)).flatMap((upgrade) => upgrade.applied);
     await end();
-    const { entries } = JSON.parse(await readFile('drizzle/meta/_journal.json', 'utf8'));
-    const tags = entries.map(({ tag }: { tag: string }) => tag);
-    expect(applied.sort()).toEqual(tags.slice(Object.keys(releases[version].migrations).length));
+    expect(applied.sort()).toEqual((await readTags()).slice(Object.keys(releases[version].migrations).length));
     expect(await describeSchema(url)).toEqual(await describeSchema(await createDatabase()));
     await Promise.all([sql.end(), proxy.close()]);
   });
