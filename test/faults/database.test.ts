@@ -95,11 +95,17 @@ describe('a database', () => {
       },
     ],
   ])('causes no 503 if its %s', async (_name, cause) => {
-    // All thirty reads are sent at once: one that waited for half a second would get a 503.
     await start({ REQUEST_TIMEOUT_SECONDS: '5', DATABASE_CONNECTIONS: '8' });
-    await askTogether(30);
-    const responses = askTogether(30);
+    const sessions = () => database.sql`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
+    await until(async () => {
+      await askTogether(12);
+      return (await sessions()).length >= 8;
+    }, 'it has opened its connections');
+    // So all reads are sent at once: one that waited for half a second would get a 503.
+    await askTogether(12);
+    const responses = askTogether(12);
     await cause();
-    expect((await responses).map(({ status }) => status)).toEqual(Array(30).fill(200));
+    expect((await responses).map(({ status }) => status)).toEqual(Array(12).fill(200));
   });
 });
