@@ -282,11 +282,13 @@ async function writeBesideCommands(scenario: Scenario): Promise<Record<string, n
     }
   };
   const kill = async () => {
-    for (; isKilling && !isOver; await sleep(500)) {
+    while (isKilling && !isOver) {
       const killed = await observer`
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1`;
       count('killed', killed.length);
+      // Often none is at work.
+      await sleep(killed.length > 0 ? 500 : 20);
     }
   };
 
