@@ -75,13 +75,18 @@ export class Connections {
   begin(socket: Socket, response: ServerResponse): boolean {
     // Node gives the socket to a response once the previous one has been passed to the system.
     if (!response.socket) {
-      if (this.#all.get(socket)?.end) socket.destroy();
-      else this.endWhenIdle(socket, () => endSoon(socket));
+      this.endWhenIdle(socket, () => endSoon(socket));
       return false;
     }
     this.#setState(socket, 'busy');
     response.once('close', () => this.#setState(socket, 'idle'));
     return true;
+  }
+
+  /** Returns whether a connection that is to end after its current response has got another request. */
+  hasTooMany(socket: Socket): boolean {
+    const { state, end } = this.#all.get(socket) ?? {};
+    return state === 'busy' && end !== undefined;
   }
 
   #setState(socket: Socket, state: 'busy' | 'idle'): void {

@@ -40,7 +40,7 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
   const server = createServer(
     {
-      ...messageClassesOf(app),
+      ...messageClassesOf(app, (socket) => connections.hasTooMany(socket)),
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000,
@@ -116,8 +116,19 @@ export function urlOf(server: Server, host: string): string {
  * Returns classes of requests and responses that have the application's methods from the start. Express would change the
  * prototype of each object, which makes V8 run all code that uses it slowly: more than a third of a request's time.
  */
-function messageClassesOf(app: Express) {
-  class AppRequest extends IncomingMessage {}
+function messageClassesOf(app: Express, hasTooMany: (socket: Socket) => boolean) {
+  class AppRequest extends IncomingMessage {
+    /**
+     * Closes the connection if it has too many requests. Node would still parse all that has arrived, and keep each request until
+     * the event loop has read from all connections. It stops parsing at an upgrade.
+     */
+    constructor(socket: Socket) {
+      super(socket);
+      if (!hasTooMany(socket)) return;
+      socket.destroy();
+      Object.defineProperty(this, 'upgrade', { get: () => true, set() {} });
+    }
+  }
   class AppResponse extends ServerResponse {
     /** Ends the response once its body is sent. Node 22 would send an empty piece after it, and may read the next request first. */
     override end(body?: unknown, encoding?: unknown): this {
