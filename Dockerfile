@@ -32,7 +32,7 @@ RUN chmod -R go+rX package.json openapi drizzle browser docs clients packages
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="branded-phone-numbers" \
   org.opencontainers.image.description="Lists phone numbers submitted for branding and spam remediation with carriers" \
-  org.opencontainers.image.version="1.6.0" \
+  org.opencontainers.image.version="1.6.1" \
   org.opencontainers.image.revision="${REVISION}" \
   org.opencontainers.image.licenses="MIT"
 # The user `node`, by number: Kubernetes can't verify from a name that a user is not root.
