@@ -11,7 +11,7 @@ import { give, givenKeys, keyOf } from '../../../src/operator/numbers/rows.js';
 import { Spool } from '../../../src/operator/numbers/spool.js';
 import { runSteps, type Steps } from '../../../src/operator/numbers/steps.js';
 import { packageFolder } from '../../../src/packageFolder.js';
-import { untilLockIsAwaited } from '../../support/connection.js';
+import { connectTo, untilLockIsAwaited } from '../../support/connection.js';
 import { closeDatabase, inTransaction, useDatabase, usePool } from '../../support/database.js';
 import { numberWith, write as writeNumbers } from '../../support/numbers.js';
 import { useProxy } from '../../support/toxicProxy.js';
@@ -404,7 +404,9 @@ describe('a step', () => {
   });
 
   it('whose connection ended before its commit has changed no row that another program has changed since', async () => {
-    add(['+11', '+12']);
+    const third = connectTo(database.url);
+    // Steps of one row, which may take long.
+    add(['+11', '+12'], 5000);
     const deleted: string[] = [];
     let attempts = 0;
     await runSteps(database.url, spool, {
@@ -415,15 +417,18 @@ describe('a step', () => {
         if (++attempts > 1) return [change];
         const end = async () => {
           await untilSleeping();
-          await other`SELECT pg_terminate_backend(pid) FROM ${sleeping()}`;
-          await other`DELETE FROM branded_phone_numbers WHERE phone_number = '+11'`;
+          const deleting = other`DELETE FROM branded_phone_numbers WHERE phone_number = '+11'`.execute();
+          await untilLockIsAwaited(third, 'another program waits for the row');
+          await third`SELECT pg_terminate_backend(pid) FROM ${sleeping()}`;
+          await deleting;
         };
         void end();
-        return [change, sql`SELECT pg_sleep(0.2)`];
+        return [change, sql`SELECT pg_sleep(10)`];
       },
       onWritten: (_, keys) => deleted.push(...keys),
     });
-    expect([attempts, deleted]).toEqual([2, ['+12']]);
+    await third.end();
+    expect([attempts, deleted]).toEqual([3, ['+12']]);
   });
 
   it.each([
