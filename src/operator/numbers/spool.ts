@@ -46,27 +46,30 @@ export class Spool {
 
   /** Whether no row is left to take. */
   get isEmpty(): boolean {
-    this.#write();
-    this.#next ??= this.#rows.next().value;
-    return this.#next === undefined;
+    return this.#peek() === undefined;
   }
 
   /** Removes and returns the next rows, of at most `work` together but at least one; none at the end. */
   take(work: number): Row[] {
-    this.#write();
     const rows: Row[] = [];
     for (let left = work; ; ) {
-      this.#next ??= this.#rows.next().value;
-      if (this.#next === undefined) return rows;
-      left -= workOf(this.#next);
+      const next = this.#peek();
+      if (next === undefined) return rows;
+      left -= workOf(next);
       if (left < 0 && rows.length > 0) return rows;
-      rows.push(this.#next);
+      rows.push(next);
       this.#next = undefined;
     }
   }
 
   close(): void {
     closeSync(this.#file);
+  }
+
+  #peek(): Row | undefined {
+    if (this.#unwritten) this.#write();
+    this.#next ??= this.#rows.next().value;
+    return this.#next;
   }
 
   #write(): void {

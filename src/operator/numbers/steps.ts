@@ -245,15 +245,14 @@ export async function runSteps(
       step = undefined;
       return true;
     };
-    const mayPass = (error: unknown) => {
-      const hasNone = codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS && isWriting();
-      return isFailover(failureOf(error)) && (step !== undefined || !hasNone);
-    };
+    const mayPass = (error: unknown) =>
+      isFailover(failureOf(error)) && (!!step || codeOf(causeOf(error)) !== TOO_MANY_CONNECTIONS || !isWriting());
     /** Leaves new rows to other jobs if PostgreSQL, or a pooler, has a connection for these alone. @throws the error if not */
     const leave = (error: unknown) => {
       if (step || !isFailover(failureOf(error)) || !isWriting()) throw error;
-      if (jobsWithoutConnection++ > 0) return false;
-      console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
+      if (jobsWithoutConnection++ === 0) {
+        console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
+      }
       return false;
     };
     try {
