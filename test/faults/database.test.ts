@@ -96,16 +96,15 @@ describe('a database', () => {
     ],
   ])('causes no 503 if its %s', async (_name, cause) => {
     await start({ REQUEST_TIMEOUT_SECONDS: '5', DATABASE_CONNECTIONS: '8' });
-    const sessions = () => database.sql`
-      SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
+    const served = () => database.sql`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'select items, %'`;
     await until(async () => {
-      await askTogether(12);
-      return (await sessions()).length >= 8;
-    }, 'it has opened its connections');
-    // So all reads are sent at once: one that waited for half a second would get a 503.
-    await askTogether(12);
-    const responses = askTogether(12);
+      await askTogether(30);
+      return (await served()).length === 8;
+    }, 'each connection has served');
+    // So all thirty reads are sent at once: one that waited for half a second would get a 503.
+    const responses = askTogether(30);
     await cause();
-    expect((await responses).map(({ status }) => status)).toEqual(Array(12).fill(200));
+    expect((await responses).map(({ status }) => status)).toEqual(Array(30).fill(200));
   });
 });
